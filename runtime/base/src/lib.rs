@@ -1,0 +1,14 @@
+//! What every crate may use: ids, clock, error classes, size limits, secrets' redaction, durations, drain and
+//! readiness, and the wire types that operator and pods share. No I/O, no sockets.
+
+pub mod class;
+pub mod clock;
+pub mod digest;
+pub mod drain;
+pub mod duration;
+pub mod id;
+pub mod issuance;
+pub mod limit;
+pub mod readiness;
+pub mod report;
+pub mod text;

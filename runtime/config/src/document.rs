@@ -1,0 +1,401 @@
+//! The document `agentd` runs. Unknown keys are refused. Every leaf is a file key, an environment variable
+//! (`limits.run.steps` = `AGENTD_LIMITS_RUN_STEPS`) and a flag (`--limits.run.steps`).
+//!
+//! In a pod it comes in two files: a restart-only half and a reloadable half ([`Document::RELOADABLE`]); a JSON merge
+//! patch (RFC 7396) of the second onto the first gives the whole.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use agentd_base::duration::Duration;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The whole document.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Document {
+    /// Who the agent is and what it is for.
+    #[serde(skip_serializing_if = "is_default")]
+    pub agent: Agent,
+    /// The language model.
+    #[serde(skip_serializing_if = "is_default")]
+    pub intelligence: Intelligence,
+    /// The MCP servers: the whole action space.
+    #[serde(skip_serializing_if = "is_default")]
+    pub mcp: Mcp,
+    /// How others reach the agent.
+    #[serde(skip_serializing_if = "is_default")]
+    pub a2a: A2a,
+    /// Where state lives.
+    #[serde(skip_serializing_if = "is_default")]
+    pub store: Store,
+    /// What a turn may use up.
+    #[serde(skip_serializing_if = "is_default")]
+    pub limits: Limits,
+    /// Start and end of the process.
+    #[serde(skip_serializing_if = "is_default")]
+    pub lifecycle: Lifecycle,
+    /// The pod's SPIFFE identity; absent outside a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// Where the pod reports its state; absent outside a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<Report>,
+    /// What holds for every connection.
+    #[serde(skip_serializing_if = "is_default")]
+    pub security: Security,
+    /// Logs, probes, metrics.
+    #[serde(skip_serializing_if = "is_default")]
+    pub observability: Observability,
+}
+
+impl Document {
+    /// The paths that a running process takes up without a restart. Everything else is restart-only.
+    pub const RELOADABLE: [&str; 6] =
+        ["agent.instruction", "intelligence", "mcp", "a2a.principals", "limits", "observability.log_level"];
+}
+
+/// `agent`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Agent {
+    /// The durable name of this instance. Absent: the pod's name, else the host's, else `agentd`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The standing instruction; may be one `{{secret-file:PATH}}`. At most 64 KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instruction: Option<String>,
+    /// A task to do once; the answer goes to stdout and the process ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+}
+
+/// `intelligence`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Intelligence {
+    /// In order of preference: the next is used when one is away. In env and flags a comma-separated list of URLs.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "endpoints")]
+    pub endpoints: Vec<ModelEndpoint>,
+    /// The model's name, as the endpoint knows it. There is no default model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// One entry of `intelligence.endpoints`; a bare string is its `url`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelEndpoint {
+    /// A name for logs and metrics. Absent: the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The base, such as `https://gw.example/v1`; `/chat/completions` is appended.
+    pub url: String,
+    /// An in-cluster model server may be spoken to over plain `http://`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub allow_plaintext: bool,
+    /// Headers, credentials, TLS, clocks.
+    #[serde(flatten)]
+    pub connection: Connection,
+}
+
+/// What any destination may say about its connection. Inlined where something is dialled.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Connection {
+    /// Header values may hold `{{secret:NAME}}` and `{{secret-file:PATH}}`. A literal under a credential-shaped name
+    /// is refused.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// How requests are authenticated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+    /// Roots, client certificate, expected SPIFFE ID.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ClientTls>,
+    /// One request (model), or handshake and each list page (MCP). Absent: 60 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+    /// TCP and TLS. Absent: 10 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_timeout: Option<Duration>,
+}
+
+/// `auth`: exactly one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum Auth {
+    /// A fixed credential.
+    Static(StaticAuth),
+}
+
+/// `auth.static`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StaticAuth {
+    /// Sent as `Authorization: Bearer …`; a secret reference, never a literal.
+    pub bearer: String,
+}
+
+/// `tls` of a client.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClientTls {
+    /// PEM roots, added to the bundled ones; read again when the file changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+    /// Client certificate chain, PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_cert_file: Option<PathBuf>,
+    /// Its key, PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_key_file: Option<PathBuf>,
+    /// The name in SNI and in the certificate when it is not the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_name: Option<String>,
+    /// The server is this SPIFFE ID of our trust domain: mutual TLS with the pod's SVID, no other root. Excludes the
+    /// other keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spiffe_id: Option<String>,
+}
+
+/// `mcp`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Mcp {
+    /// For servers without a `timeout`. Absent: 60 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_timeout: Option<Duration>,
+    /// By name. In env and flags a comma-separated list of `name=endpoint`; `--mcp name=endpoint` adds one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<McpServer>,
+}
+
+/// One entry of `mcp.servers`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct McpServer {
+    /// Unique; letters, digits, `-`, `_`, `.`.
+    pub name: String,
+    /// `https://host[:port][/path]`, or loopback `http://`.
+    pub endpoint: String,
+    /// Prefix of its tools: they arrive as `ns.tool`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ns: Option<String>,
+    /// Globs of the tools that are let in. Absent: all. Empty: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    /// Globs of the tools that are kept out; it wins over `allow`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<String>,
+    /// One `tools/call`. Absent: 60 s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_timeout: Option<Duration>,
+    /// Headers, credentials, TLS, clocks.
+    #[serde(flatten)]
+    pub connection: Connection,
+}
+
+/// `a2a`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct A2a {
+    /// `https://ADDRESS:PORT`, or loopback `http://` together with `dev`. Absent: no listener.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<String>,
+    /// The URL that the card promises. Absent: the listener's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Given certificates; absent where `identity` provides the SVID.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ServerTls>,
+    /// Who may call. Nobody by default; a caller gets the union of what matches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub principals: Vec<Principal>,
+    /// Loopback only: every caller is an operator. For development.
+    #[serde(skip_serializing_if = "is_default")]
+    pub dev: bool,
+}
+
+/// `a2a.tls`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServerTls {
+    /// Chain, PEM, leaf first.
+    pub cert: PathBuf,
+    /// Key, PEM.
+    pub key: PathBuf,
+}
+
+/// One entry of `a2a.principals`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Principal {
+    /// Unique, for logs.
+    pub name: String,
+    /// Exactly this SPIFFE ID.
+    pub spiffe_id: String,
+    /// What it may do.
+    pub role: Role,
+}
+
+/// Roles of a caller, from most to least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Another agent: sends messages, sees its own tasks.
+    Agent,
+    /// A person or their tool: the same, for themselves.
+    User,
+    /// Everything.
+    Operator,
+}
+
+/// `store`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Store {
+    /// Absent: `file` with a listener, else `memory`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<StoreKind>,
+    /// The folder of the `file` store. Absent: `$AGENTD_STATE_DIR`, else `$XDG_STATE_HOME/agentd`, else
+    /// `~/.local/state/agentd`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+}
+
+/// `store.kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreKind {
+    /// SQLite in a folder.
+    File,
+    /// Gone with the process.
+    Memory,
+}
+
+/// `limits`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Of one turn.
+    #[serde(skip_serializing_if = "is_default")]
+    pub run: RunLimits,
+}
+
+/// `limits.run`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunLimits {
+    /// Tool calls and model calls. Absent: 500.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub steps: Option<u32>,
+    /// Tokens, both ways. Absent: 2 000 000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub tokens: Option<u64>,
+    /// Wall clock. Absent: 1 h.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Duration>,
+}
+
+/// `lifecycle`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Lifecycle {
+    /// From SIGTERM to the end. Absent: 25 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_timeout: Option<Duration>,
+    /// A folder whose JSON and YAML files are layered last and read again, whole or not at all, when it changes: the
+    /// live ConfigMap of a pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_folder: Option<PathBuf>,
+}
+
+/// `identity`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// The trust domain.
+    pub trust_domain: String,
+    /// The ID that this process has.
+    pub spiffe_id: String,
+    /// `https://<issuer Service>.<namespace>.svc:8443`.
+    pub issuer_url: String,
+    /// The SPIFFE ID of the issuer.
+    pub issuer_id: String,
+    /// The projected ServiceAccount token, with the issuer's audience.
+    pub token_file: PathBuf,
+    /// The trust bundle, PEM; read again when it changes.
+    pub bundle_file: PathBuf,
+}
+
+/// `report`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// `https://<report Service>.<namespace>.svc:8444`.
+    pub url: String,
+    /// The SPIFFE ID of the operator.
+    pub server_id: String,
+}
+
+/// `security`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Security {
+    /// PEM roots added to the bundled ones, for every outbound connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_ca: Option<PathBuf>,
+}
+
+/// `observability`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Observability {
+    /// Absent: `info`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_level: Option<LogLevel>,
+    /// `ADDRESS:PORT` of `/healthz`, `/readyz`, `/metrics`. Absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics_addr: Option<std::net::SocketAddr>,
+}
+
+/// `observability.log_level`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLevel {
+    /// Faults that need a person.
+    Error,
+    /// What went wrong and was survived.
+    Warn,
+    /// What happens.
+    #[default]
+    Info,
+    /// Why it happens.
+    Debug,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// A list whose entries may be bare URLs.
+fn endpoints<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<ModelEndpoint>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Entry {
+        Url(String),
+        Full(ModelEndpoint),
+    }
+    let entries = Vec::<Entry>::deserialize(deserializer)?;
+    Ok(entries
+        .into_iter()
+        .map(|entry| match entry {
+            Entry::Url(url) => ModelEndpoint { url, ..ModelEndpoint::default() },
+            Entry::Full(endpoint) => endpoint,
+        })
+        .collect())
+}

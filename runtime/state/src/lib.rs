@@ -1,0 +1,10 @@
+//! What is stored: record types and the storage trait, no engine. The supervisor is the only writer.
+//!
+//! Guarantees an engine gives: a call that returned `Ok` is durable; a batch is applied whole or not at all;
+//! nothing is read back that could not be written.
+
+pub mod record;
+pub mod store;
+
+pub use record::{Conversation, Message, Role, Task, TaskState};
+pub use store::{Store, StoreError, Write};

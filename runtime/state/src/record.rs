@@ -1,0 +1,88 @@
+//! The records: conversations, their transcripts, and A2A tasks. Bodies that belong to another crate (a transcript's
+//! blocks, an A2A message) are kept as JSON documents and typed where they are used.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A durable conversation: the A2A `contextId`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Conversation {
+    /// The context id.
+    pub id: String,
+    /// The SPIFFE ID (or other principal key) that began it: nobody else may see it.
+    pub owner: String,
+    /// When it began.
+    pub created_at: Timestamp,
+    /// The transcript as the agent crate serialises it; `Null` before the first turn.
+    pub transcript: Value,
+}
+
+/// Who wrote a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The caller.
+    User,
+    /// This agent.
+    Agent,
+}
+
+/// A message of a task's history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// The message id.
+    pub id: String,
+    /// Who wrote it.
+    pub role: Role,
+    /// The parts, in the wire form of A2A 1.0.
+    pub parts: Value,
+}
+
+/// The state of a task (A2A 1.0).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskState {
+    /// Accepted and stored, not yet begun.
+    Submitted,
+    /// A turn runs.
+    Working,
+    /// Done.
+    Completed,
+    /// Ended by a fault; the status message says which.
+    Failed,
+    /// Ended by a caller or an operator.
+    Canceled,
+    /// Refused by the agent.
+    Rejected,
+}
+
+impl TaskState {
+    /// Whether it will never change again.
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
+    }
+}
+
+/// An A2A task: one turn of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// Ours, unique.
+    pub id: String,
+    /// The conversation.
+    pub context_id: String,
+    /// The principal that sent it.
+    pub owner: String,
+    /// Where it stands.
+    pub state: TaskState,
+    /// When the state was entered.
+    pub updated_at: Timestamp,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// What the agent says of the state.
+    pub status_message: Option<String>,
+    /// The messages.
+    pub history: Vec<Message>,
+    /// Artifacts in the wire form of A2A 1.0.
+    pub artifacts: Vec<Value>,
+}
