@@ -1,0 +1,105 @@
+//! The HTTP client of one destination: pooled HTTP/1.1 and HTTP/2, guarded, with separate clocks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, StatusCode};
+
+use crate::body::Body;
+use crate::destination::Destination;
+use crate::error::NetError;
+use crate::sign::{RequestSigner, SecretValue};
+use crate::tls::TlsMode;
+
+/// The clocks of a request. Each runs on its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Timeouts {
+    /// DNS, TCP and TLS of a new connection.
+    pub connect: Duration,
+    /// From the request's first byte to the response's headers. `None`: the caller has a clock of its own.
+    pub response: Option<Duration>,
+    /// From the call to the last byte of the body. `None`: for streams.
+    pub total: Option<Duration>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { connect: Duration::from_secs(10), response: Some(Duration::from_secs(60)), total: None }
+    }
+}
+
+/// How much of a response is taken.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Names and values of all headers.
+    pub header_bytes: usize,
+    /// [`Body::bytes`].
+    pub body_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { header_bytes: 64 * 1024, body_bytes: 16 * 1024 * 1024 }
+    }
+}
+
+/// Everything about a client but its destination.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Trust.
+    pub tls: TlsMode,
+    /// Clocks.
+    pub timeouts: Timeouts,
+    /// Bounds.
+    pub limits: Limits,
+    /// Sent with every request; values are resolved for each one. A header that the request already has wins.
+    pub headers: Vec<(HeaderName, SecretValue)>,
+    /// Authenticates every request.
+    pub signer: Option<Arc<dyn RequestSigner>>,
+}
+
+/// Whether a request may be sent a second time when a pooled connection turned out to be dead and nobody knows
+/// whether the server saw it. Put it into the request's extensions; GET, HEAD, PUT, DELETE are [`Replay::Safe`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replay {
+    /// Twice is as good as once.
+    Safe,
+    /// Only when it certainly was not sent.
+    Unsafe,
+}
+
+/// A response whose body is still to be read.
+pub struct Response {
+    /// Its status; redirects have been followed or are returned as they are.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Body,
+}
+
+/// A client of one destination. Cheap to clone; clones share the pool.
+#[derive(Clone)]
+pub struct HttpClient {
+    _destination: Destination,
+}
+
+impl HttpClient {
+    /// Builds the client; dials nothing. Fails when a certificate file cannot be read as PEM.
+    pub fn new(destination: Destination, options: Options) -> Result<Self, NetError> {
+        let _ = (destination, options);
+        todo!()
+    }
+
+    /// The destination.
+    pub fn destination(&self) -> &Destination {
+        &self._destination
+    }
+
+    /// Sends a request. Its URI is a URL of the destination's origin, or a path and query on it.
+    pub async fn send(&self, request: http::Request<Bytes>) -> Result<Response, NetError> {
+        let _ = request;
+        todo!()
+    }
+}

@@ -1,0 +1,1 @@
+//! The SSRF guard: which addresses may be dialled.

@@ -1,0 +1,20 @@
+//! The one way out. Only this crate opens a socket to the outside: a destination is vetted before it is dialled, by its
+//! URL, by every DNS answer and by every redirect (`guard`), then reached over TLS whose roots are ours or by SPIFFE ID.
+//! It knows nothing of MCP, models or A2A, and nothing of the document: callers hand it closures for secrets.
+
+pub mod body;
+pub mod client;
+pub mod destination;
+pub mod error;
+pub mod guard;
+pub mod issuer;
+pub mod session;
+pub mod sign;
+pub mod tls;
+
+pub use body::Body;
+pub use client::{HttpClient, Limits, Options, Replay, Response, Timeouts};
+pub use destination::{Declared, Destination, DestinationError};
+pub use error::NetError;
+pub use sign::{RequestSigner, SecretValue, StaticSigner};
+pub use tls::TlsMode;

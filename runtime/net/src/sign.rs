@@ -1,0 +1,52 @@
+//! What is added to a request at the last moment: headers and signatures, resolved for each request so that a rotated
+//! secret is taken up without a restart. Signers see the final parts and the final body.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::AUTHORIZATION;
+use http::{HeaderName, HeaderValue, request};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::error::NetError;
+
+/// Resolves a value each time it is used. The error is a sentence that names the secret, never its content.
+pub type SecretValue = Arc<dyn Fn() -> Result<SecretString, String> + Send + Sync>;
+
+/// Authenticates a request. Called last, once for each time the request goes out.
+#[async_trait::async_trait]
+pub trait RequestSigner: Send + Sync {
+    /// Adds what the server wants to see.
+    async fn sign(&self, parts: &mut request::Parts, body: &Bytes) -> Result<(), NetError>;
+}
+
+/// `Authorization: Bearer …` with a fixed credential.
+pub struct StaticSigner {
+    bearer: SecretValue,
+}
+
+impl StaticSigner {
+    /// A signer whose token is resolved at each request.
+    pub fn bearer(token: SecretValue) -> Self {
+        Self { bearer: token }
+    }
+}
+
+#[async_trait::async_trait]
+impl RequestSigner for StaticSigner {
+    async fn sign(&self, parts: &mut request::Parts, _: &Bytes) -> Result<(), NetError> {
+        let token = (self.bearer)().map_err(NetError::Credential)?;
+        let value = SecretString::from(format!("Bearer {}", token.expose_secret()));
+        parts.headers.insert(AUTHORIZATION, header_value(&AUTHORIZATION, &value)?);
+        Ok(())
+    }
+}
+
+/// A header value that logs do not show. Line breaks and other control characters are refused.
+pub(crate) fn header_value(name: &HeaderName, value: &SecretString) -> Result<HeaderValue, NetError> {
+    let mut value = HeaderValue::from_str(value.expose_secret()).map_err(|_| {
+        NetError::Credential(format!("the value of header {name} has a line break or another control character"))
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
