@@ -52,8 +52,14 @@ pub struct Document {
 
 impl Document {
     /// The paths that a running process takes up without a restart. Everything else is restart-only.
-    pub const RELOADABLE: [&str; 6] =
-        ["agent.instruction", "intelligence", "mcp", "a2a.principals", "limits", "observability.log_level"];
+    pub const RELOADABLE: [&str; 6] = [
+        "agent.instruction",
+        "intelligence",
+        "mcp",
+        "a2a.principals",
+        "limits",
+        "observability.log_level",
+    ];
 }
 
 /// `agent`.
@@ -394,7 +400,10 @@ fn endpoints<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Mo
     Ok(entries
         .into_iter()
         .map(|entry| match entry {
-            Entry::Url(url) => ModelEndpoint { url, ..ModelEndpoint::default() },
+            Entry::Url(url) => ModelEndpoint {
+                url,
+                ..ModelEndpoint::default()
+            },
             Entry::Full(endpoint) => endpoint,
         })
         .collect())

@@ -1,0 +1,73 @@
+//! What is wrong with a configuration, in one line each: `key: problem; remedy`. The same texts stand on stderr of
+//! `agentd` and in the `Accepted` condition of an Agent. Never holds a value that could be a credential.
+
+use std::fmt;
+
+use agentd_base::class::{Class, Classified};
+
+/// One fault.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fault {
+    /// The path of the key, such as `mcp.servers[fs].endpoint`; or the name of the variable, flag or file.
+    pub key: String,
+    /// What is wrong.
+    pub problem: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl Fault {
+    /// A fault of `key`.
+    pub fn new(key: impl Into<String>, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            problem: problem.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.key, self.problem, self.remedy)
+    }
+}
+
+/// Every fault that was found, at least one. Displays as one line each.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", lines(.0))]
+pub struct ConfigErrors(pub Vec<Fault>);
+
+impl Classified for ConfigErrors {
+    fn class(&self) -> Class {
+        Class::Invalid
+    }
+}
+
+impl From<Fault> for ConfigErrors {
+    fn from(fault: Fault) -> Self {
+        Self(vec![fault])
+    }
+}
+
+fn lines(faults: &[Fault]) -> String {
+    faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_each() {
+        let errors = ConfigErrors(vec![
+            Fault::new("a.b", "is missing", "set it"),
+            Fault::new("c", "is wrong", "mend it"),
+        ]);
+        assert_eq!(
+            errors.to_string(),
+            "a.b: is missing; set it\nc: is wrong; mend it"
+        );
+        assert_eq!(errors.class(), Class::Invalid);
+    }
+}

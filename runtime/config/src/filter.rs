@@ -1,0 +1,81 @@
+//! Which tools of a server are let in. Pure.
+
+use agentd_base::class::{Class, Classified};
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+/// Why a filter is none.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("`{pattern}` is not a glob: {reason}")]
+pub struct FilterError {
+    /// The pattern.
+    pub pattern: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Classified for FilterError {
+    fn class(&self) -> Class {
+        Class::Invalid
+    }
+}
+
+/// `allow` and `exclude` of one server, over the names that the server itself uses.
+#[derive(Debug, Clone)]
+pub struct ToolFilter {
+    allow: Option<GlobSet>,
+    exclude: GlobSet,
+}
+
+impl ToolFilter {
+    /// `allow` absent lets everything in, empty nothing; `exclude` wins.
+    pub fn new(allow: Option<&[String]>, exclude: &[String]) -> Result<Self, FilterError> {
+        Ok(Self {
+            allow: allow.map(globs).transpose()?,
+            exclude: globs(exclude)?,
+        })
+    }
+
+    /// Whether the tool is let in.
+    pub fn admits(&self, name: &str) -> bool {
+        self.allow.as_ref().is_none_or(|allow| allow.is_match(name)) && !self.exclude.is_match(name)
+    }
+}
+
+fn globs(patterns: &[String]) -> Result<GlobSet, FilterError> {
+    let fault = |pattern: &str, error: &globset::Error| FilterError {
+        pattern: agentd_base::text::clip(pattern, 80),
+        reason: error.kind().to_string(),
+    };
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        set.add(Glob::new(pattern).map_err(|error| fault(pattern, &error))?);
+    }
+    set.build()
+        .map_err(|error| fault(error.glob().unwrap_or_default(), &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(list: &[&str]) -> Vec<String> {
+        list.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn absent_is_all_empty_is_none_and_exclude_wins() {
+        let all = ToolFilter::new(None, &[]).unwrap();
+        assert!(all.admits("anything") && all.admits("a/b.c"));
+        let none = ToolFilter::new(Some(&[]), &[]).unwrap();
+        assert!(!none.admits("anything"));
+        let some = ToolFilter::new(Some(&texts(&["read_*", "fs/*"])), &texts(&["*_secret"])).unwrap();
+        assert!(some.admits("read_file") && some.admits("fs/a/b"));
+        assert!(!some.admits("write_file") && !some.admits("read_secret"));
+    }
+
+    #[test]
+    fn names_the_pattern_that_is_none() {
+        let error = ToolFilter::new(None, &texts(&["ok", "[a"])).unwrap_err();
+        assert_eq!(error.pattern, "[a");
+    }
+}

@@ -1,0 +1,158 @@
+//! Checks of what any destination says about its connection: headers, credentials, TLS, clocks.
+
+use agentd_base::duration::Duration;
+use url::Url;
+
+use super::spiffe_id;
+use crate::document::{Auth, ClientTls, Connection, Document};
+use crate::fault::Fault;
+use crate::header;
+use crate::secret::Template;
+
+/// A header's value before references are resolved.
+const VALUE_BYTES: usize = 8 * 1024;
+/// Servers refuse more; so do proxies.
+const HEADERS: usize = 64;
+const REFERENCE: &str = "write {{secret:NAME}} or {{secret-file:PATH}}";
+
+pub(super) fn check(
+    key: &str,
+    connection: &Connection,
+    url: Option<&Url>,
+    document: &Document,
+    faults: &mut Vec<Fault>,
+) {
+    if connection.headers.len() > HEADERS {
+        faults.push(Fault::new(
+            format!("{key}.headers"),
+            format!("holds {} headers", connection.headers.len()),
+            format!("keep at most {HEADERS}"),
+        ));
+    }
+    for (name, value) in &connection.headers {
+        check_header(
+            &crate::shape::join(&format!("{key}.headers"), name),
+            name,
+            value,
+            connection,
+            faults,
+        );
+    }
+    if let Some(Auth::Static(fixed)) = &connection.auth {
+        let key = format!("{key}.auth.static.bearer");
+        if let Some(template) = template(&key, &fixed.bearer, faults) {
+            if !template.has_reference() {
+                faults.push(Fault::new(key, "is a literal, not a secret reference", REFERENCE));
+            }
+        }
+    }
+    if let Some(tls) = &connection.tls {
+        check_tls(&format!("{key}.tls"), tls, url, document, faults);
+    }
+    positive(&format!("{key}.timeout"), connection.timeout, faults);
+    positive(
+        &format!("{key}.connect_timeout"),
+        connection.connect_timeout,
+        faults,
+    );
+}
+
+fn check_header(key: &str, name: &str, value: &str, connection: &Connection, faults: &mut Vec<Fault>) {
+    if !header::is_name(name) {
+        faults.push(Fault::new(
+            key,
+            "is not a header name",
+            "use letters, digits and `-`",
+        ));
+        return;
+    }
+    if header::is_reserved(name) {
+        faults.push(Fault::new(key, "is set by the protocol itself", "take it out"));
+    }
+    if name.eq_ignore_ascii_case("authorization") && connection.auth.is_some() {
+        faults.push(Fault::new(key, "is set by `auth` too", "keep one of the two"));
+    }
+    if value.len() > VALUE_BYTES || value.chars().any(|c| c.is_control() && c != '\t') {
+        faults.push(Fault::new(
+            key,
+            "holds a line break, a control character or too much",
+            format!("write one line of at most {VALUE_BYTES} bytes"),
+        ));
+    }
+    if let Some(template) = template(key, value, faults) {
+        if header::is_credential(name) && !template.has_reference() {
+            faults.push(Fault::new(
+                key,
+                "is a literal under a name that holds credentials",
+                REFERENCE,
+            ));
+        }
+    }
+}
+
+fn template(key: &str, text: &str, faults: &mut Vec<Fault>) -> Option<Template> {
+    match Template::parse(text) {
+        Ok(template) => Some(template),
+        Err(error) => {
+            faults.push(Fault::new(key, error.to_string(), REFERENCE));
+            None
+        }
+    }
+}
+
+fn check_tls(key: &str, tls: &ClientTls, url: Option<&Url>, document: &Document, faults: &mut Vec<Fault>) {
+    let ClientTls {
+        ca_file,
+        client_cert_file,
+        client_key_file,
+        server_name,
+        spiffe_id: id,
+    } = tls;
+    if url.is_some_and(|url| url.scheme() == "http") {
+        faults.push(Fault::new(
+            key,
+            "has no effect on an http address",
+            "use https, or take it out",
+        ));
+    }
+    if client_cert_file.is_some() != client_key_file.is_some() {
+        faults.push(Fault::new(
+            key,
+            "holds one of client_cert_file and client_key_file",
+            "set both, or neither",
+        ));
+    }
+    if server_name
+        .as_deref()
+        .is_some_and(|name| url::Host::parse(name).is_err())
+    {
+        faults.push(Fault::new(
+            format!("{key}.server_name"),
+            "is not a host name",
+            "write such as mcp.example",
+        ));
+    }
+    let Some(id) = id else { return };
+    let id_key = format!("{key}.spiffe_id");
+    if ca_file.is_some() || client_cert_file.is_some() || client_key_file.is_some() || server_name.is_some() {
+        faults.push(Fault::new(
+            id_key.clone(),
+            "does not go together with other keys of tls",
+            "take the others out: the SPIFFE ID says who the server is",
+        ));
+    }
+    if document.identity.is_none() {
+        faults.push(Fault::new(
+            id_key.clone(),
+            "needs identity: mutual TLS uses the own SVID",
+            "set identity, or take the ID out",
+        ));
+    }
+    spiffe_id(&id_key, id, document.identity.as_ref(), faults);
+}
+
+pub(super) fn positive(key: &str, duration: Option<Duration>, faults: &mut Vec<Fault>) {
+    if duration.is_some_and(|duration| duration.0.is_zero()) {
+        faults.push(Fault::new(key, "is zero", "give it some time, such as 30s"));
+    }
+}

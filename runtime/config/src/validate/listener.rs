@@ -1,0 +1,141 @@
+//! Checks of `a2a`: who may reach the agent, and how they prove who they are (contract/runtime.md section 0).
+
+use std::collections::BTreeSet;
+
+use super::{entry, named, spiffe_id};
+use crate::document::{A2a, Document, Principal};
+use crate::endpoint::{self, Listen};
+use crate::fault::Fault;
+
+pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
+    let a2a = &document.a2a;
+    principals(document, &a2a.principals, faults);
+    if let Some(url) = &a2a.url {
+        if !url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "https" | "http") && url.has_host()) {
+            faults.push(Fault::new(
+                "a2a.url",
+                "is not an https URL",
+                "write the URL that callers use",
+            ));
+        }
+    }
+    let Some(text) = &a2a.listen else {
+        without_listener(a2a, faults);
+        return;
+    };
+    match endpoint::listen(text) {
+        Ok(listen) => with_listener(document, listen, faults),
+        Err(refused) => faults.push(Fault::new("a2a.listen", refused.problem, refused.remedy)),
+    }
+}
+
+fn without_listener(a2a: &A2a, faults: &mut Vec<Fault>) {
+    let A2a {
+        listen: _,
+        url,
+        tls,
+        principals,
+        dev,
+    } = a2a;
+    for (key, given) in [
+        ("a2a.url", url.is_some()),
+        ("a2a.tls", tls.is_some()),
+        ("a2a.principals", !principals.is_empty()),
+        ("a2a.dev", *dev),
+    ] {
+        if given {
+            faults.push(Fault::new(
+                key,
+                "has no effect without a2a.listen",
+                "set a2a.listen, or take it out",
+            ));
+        }
+    }
+}
+
+fn with_listener(document: &Document, listen: Listen, faults: &mut Vec<Fault>) {
+    let A2a {
+        listen: _,
+        url: _,
+        tls,
+        principals,
+        dev,
+    } = &document.a2a;
+    let loopback = listen.address.ip().is_loopback();
+    if *dev {
+        if !loopback {
+            faults.push(Fault::new(
+                "a2a.dev",
+                "makes every caller an operator, which is for loopback only",
+                "listen on 127.0.0.1, or name principals instead",
+            ));
+        }
+        if !principals.is_empty() {
+            faults.push(Fault::new(
+                "a2a.principals",
+                "has no effect with a2a.dev, which makes every caller an operator",
+                "take one of the two out",
+            ));
+        }
+        if listen.tls && tls.is_none() && document.identity.is_none() {
+            faults.push(Fault::new(
+                "a2a.listen",
+                "is https without a certificate",
+                "set a2a.tls or identity, or use http on loopback",
+            ));
+        }
+    } else {
+        without_dev(document, listen, loopback, faults);
+    }
+    match (listen.tls, tls, &document.identity) {
+        (false, Some(_), _) => {
+            faults.push(Fault::new(
+                "a2a.tls",
+                "has no effect on an http listener",
+                "use https, or take it out",
+            ));
+        }
+        (true, Some(_), Some(_)) => faults.push(Fault::new(
+            "a2a.tls",
+            "does not go together with identity, which provides the certificate",
+            "take a2a.tls out",
+        )),
+        _ => {}
+    }
+}
+
+fn without_dev(document: &Document, listen: Listen, loopback: bool, faults: &mut Vec<Fault>) {
+    if !listen.tls {
+        faults.push(Fault::new(
+            "a2a.listen",
+            "is plain http, over which no caller can prove who it is",
+            "use https with identity; for development on loopback set a2a.dev",
+        ));
+    } else if document.identity.is_none() {
+        faults.push(Fault::new(
+            "a2a.listen",
+            "has no identity, without which no caller can be verified",
+            "set identity; for development on loopback set a2a.dev",
+        ));
+    } else if loopback && document.a2a.principals.is_empty() {
+        faults.push(Fault::new(
+            "a2a.principals",
+            "is empty: nobody may call a loopback listener without principals",
+            "name who may call; for development set a2a.dev",
+        ));
+    }
+}
+
+fn principals(document: &Document, principals: &[Principal], faults: &mut Vec<Fault>) {
+    let mut names = BTreeSet::new();
+    for (index, principal) in principals.iter().enumerate() {
+        let key = entry("a2a.principals", Some(&principal.name), index);
+        named(&key, &principal.name, &mut names, faults);
+        spiffe_id(
+            &format!("{key}.spiffe_id"),
+            &principal.spiffe_id,
+            document.identity.as_ref(),
+            faults,
+        );
+    }
+}

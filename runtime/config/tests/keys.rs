@@ -1,0 +1,261 @@
+//! Every key of the document: it is a leaf with a variable and a flag, it is parsed, and what it is parsed into is what
+//! was written. A key that is added to the document without a line here fails.
+
+use agentd_base::duration::Duration;
+use agentd_config::Document;
+use agentd_config::document::*;
+use agentd_config::paths::{self, Kind};
+
+/// A leaf, a text of it as a variable or flag holds it, and the document that comes of it.
+type Row = (&'static str, &'static str, fn(&mut Document));
+
+const ROWS: [Row; 30] = [
+    ("agent.name", "triage", |d| d.agent.name = Some("triage".into())),
+    ("agent.instruction", "be kind", |d| {
+        d.agent.instruction = Some("be kind".into())
+    }),
+    ("agent.prompt", "do it", |d| d.agent.prompt = Some("do it".into())),
+    ("intelligence.endpoints", "https://gw.example/v1", |d| {
+        d.intelligence.endpoints = vec![ModelEndpoint {
+            url: "https://gw.example/v1".into(),
+            ..ModelEndpoint::default()
+        }];
+    }),
+    ("intelligence.model", "m", |d| {
+        d.intelligence.model = Some("m".into())
+    }),
+    ("mcp.default_timeout", "7s", |d| {
+        d.mcp.default_timeout = Some(Duration::secs(7))
+    }),
+    ("mcp.servers", "fs=https://fs.example/mcp", |d| {
+        let (name, endpoint) = ("fs".into(), "https://fs.example/mcp".into());
+        d.mcp.servers = vec![McpServer {
+            name,
+            endpoint,
+            ..McpServer::default()
+        }];
+    }),
+    ("a2a.listen", "https://0.0.0.0:8443", |d| {
+        d.a2a.listen = Some("https://0.0.0.0:8443".into())
+    }),
+    ("a2a.url", "https://x.example", |d| {
+        d.a2a.url = Some("https://x.example".into())
+    }),
+    ("a2a.tls.cert", "/cert", |d| tls(d).cert = "/cert".into()),
+    ("a2a.tls.key", "/key", |d| tls(d).key = "/key".into()),
+    (
+        "a2a.principals",
+        r#"[{"name": "boss", "spiffe_id": "spiffe://td/x", "role": "user"}]"#,
+        |d| {
+            let (name, spiffe_id) = ("boss".into(), "spiffe://td/x".into());
+            d.a2a.principals = vec![Principal {
+                name,
+                spiffe_id,
+                role: Role::User,
+            }];
+        },
+    ),
+    ("a2a.dev", "true", |d| d.a2a.dev = true),
+    ("store.kind", "memory", |d| d.store.kind = Some(StoreKind::Memory)),
+    ("store.path", "/state", |d| d.store.path = Some("/state".into())),
+    ("limits.run.steps", "9", |d| d.limits.run.steps = Some(9)),
+    ("limits.run.tokens", "9", |d| d.limits.run.tokens = Some(9)),
+    ("limits.run.deadline", "90", |d| {
+        d.limits.run.deadline = Some(Duration::secs(90))
+    }),
+    ("lifecycle.drain_timeout", "1m", |d| {
+        d.lifecycle.drain_timeout = Some(Duration::secs(60))
+    }),
+    ("lifecycle.live_folder", "/live", |d| {
+        d.lifecycle.live_folder = Some("/live".into())
+    }),
+    ("identity.trust_domain", "td", |d| {
+        identity(d).trust_domain = "td".into()
+    }),
+    ("identity.spiffe_id", "spiffe://td/a", |d| {
+        identity(d).spiffe_id = "spiffe://td/a".into()
+    }),
+    ("identity.issuer_url", "https://i", |d| {
+        identity(d).issuer_url = "https://i".into()
+    }),
+    ("identity.issuer_id", "spiffe://td/i", |d| {
+        identity(d).issuer_id = "spiffe://td/i".into()
+    }),
+    ("identity.token_file", "/token", |d| {
+        identity(d).token_file = "/token".into()
+    }),
+    ("identity.bundle_file", "/bundle", |d| {
+        identity(d).bundle_file = "/bundle".into()
+    }),
+    ("report.url", "https://r", |d| report(d).url = "https://r".into()),
+    ("report.server_id", "spiffe://td/r", |d| {
+        report(d).server_id = "spiffe://td/r".into()
+    }),
+    ("security.tls_ca", "/ca", |d| {
+        d.security.tls_ca = Some("/ca".into())
+    }),
+    ("observability.log_level", "warn", |d| {
+        d.observability.log_level = Some(LogLevel::Warn)
+    }),
+];
+
+fn tls(document: &mut Document) -> &mut ServerTls {
+    document.a2a.tls.get_or_insert_with(|| ServerTls {
+        cert: "".into(),
+        key: "".into(),
+    })
+}
+
+fn identity(document: &mut Document) -> &mut Identity {
+    document.identity.get_or_insert_with(|| Identity {
+        trust_domain: String::new(),
+        spiffe_id: String::new(),
+        issuer_url: String::new(),
+        issuer_id: String::new(),
+        token_file: "".into(),
+        bundle_file: "".into(),
+    })
+}
+
+fn report(document: &mut Document) -> &mut Report {
+    document.report.get_or_insert_with(|| Report {
+        url: String::new(),
+        server_id: String::new(),
+    })
+}
+
+/// All rows and those of other types.
+fn rows() -> Vec<Row> {
+    let mut rows = ROWS.to_vec();
+    rows.push(("observability.metrics_addr", "127.0.0.1:9090", |d| {
+        d.observability.metrics_addr = Some(([127, 0, 0, 1], 9090).into());
+    }));
+    rows
+}
+
+#[test]
+fn every_leaf_has_a_row_and_every_row_a_leaf() {
+    let leaves: Vec<_> = paths::leaves().into_iter().map(|leaf| leaf.path).collect();
+    let rows: Vec<_> = rows().iter().map(|(path, _, _)| (*path).to_owned()).collect();
+    assert_eq!(leaves, rows);
+}
+
+#[test]
+fn every_leaf_is_documented_and_has_a_variable() {
+    let leaves = paths::leaves();
+    for leaf in &leaves {
+        assert!(!leaf.help.is_empty(), "{}", leaf.path);
+        assert_eq!(
+            paths::find(&leaves, leaf.variable().trim_start_matches("AGENTD_")),
+            Some(leaf)
+        );
+        assert_eq!(
+            paths::find(&leaves, &leaf.path.replace(['.', '_'], "-")),
+            Some(leaf)
+        );
+        assert!(!paths::RESERVED.contains(&leaf.variable().as_str()));
+    }
+    let variable = paths::find(&leaves, "limits.run.steps").unwrap().variable();
+    assert_eq!(variable, "AGENTD_LIMITS_RUN_STEPS");
+    for (alias, path) in paths::ALIASES {
+        assert!(
+            paths::find(&leaves, path).is_some() && paths::find(&leaves, alias).is_none(),
+            "{alias}"
+        );
+    }
+}
+
+#[test]
+fn kinds_follow_from_the_types() {
+    let kind = |path: &str| paths::find(&paths::leaves(), path).unwrap().kind.clone();
+    assert_eq!(kind("agent.name"), Kind::Text);
+    assert_eq!(kind("limits.run.steps"), Kind::Integer);
+    assert_eq!(kind("limits.run.deadline"), Kind::Duration);
+    assert_eq!(kind("a2a.dev"), Kind::Boolean);
+    assert_eq!(kind("mcp.servers"), Kind::List);
+    assert_eq!(
+        kind("store.kind"),
+        Kind::Choice(vec!["file".into(), "memory".into()])
+    );
+    let levels = ["error", "warn", "info", "debug"].map(str::to_owned).to_vec();
+    assert_eq!(kind("observability.log_level"), Kind::Choice(levels));
+}
+
+#[test]
+fn every_key_is_parsed_into_its_field() {
+    let leaves = paths::leaves();
+    for (path, text, expected) in rows() {
+        let leaf = paths::find(&leaves, path).unwrap();
+        let parsed = leaf.document(text, "a test").unwrap();
+        let mut document = Document::default();
+        expected(&mut document);
+        // Siblings that must be there are empty in both.
+        let mut whole = serde_json::to_value(&document).unwrap();
+        agentd_config::reload::merge_patch(&mut whole, &parsed);
+        assert_eq!(
+            serde_json::from_value::<Document>(whole).unwrap(),
+            document,
+            "{path}"
+        );
+        let written = serde_json::to_value(&document).unwrap();
+        let pointer = format!("/{}", path.replace('.', "/"));
+        assert!(written.pointer(&pointer).is_some(), "{path} is not written");
+    }
+}
+
+#[test]
+fn every_key_of_an_entry_is_parsed_into_its_field() {
+    let text = r#"{
+      "intelligence": {"endpoints": [{"name": "n", "url": "u", "allow_plaintext": true, "headers": {"A": "b"},
+        "auth": {"static": {"bearer": "{{secret:X}}"}}, "tls": {"ca_file": "/ca"}, "timeout": "1s", "connect_timeout": "2s"}]},
+      "mcp": {"servers": [{"name": "s", "endpoint": "e", "ns": "p", "allow": [], "exclude": ["x"], "call_timeout": "3s",
+        "headers": {"C": "d"}, "auth": {"static": {"bearer": "{{secret-file:/f}}"}}, "timeout": 4, "connect_timeout": 5,
+        "tls": {"client_cert_file": "/c", "client_key_file": "/k", "server_name": "h", "spiffe_id": "i"}}]}
+    }"#;
+    let document: Document = serde_json::from_str(text).unwrap();
+    let bearer = |text: &str| Some(Auth::Static(StaticAuth { bearer: text.into() }));
+    let expected = ModelEndpoint {
+        name: Some("n".into()),
+        url: "u".into(),
+        allow_plaintext: true,
+        connection: Connection {
+            headers: [("A".to_owned(), "b".to_owned())].into(),
+            auth: bearer("{{secret:X}}"),
+            tls: Some(ClientTls {
+                ca_file: Some("/ca".into()),
+                ..ClientTls::default()
+            }),
+            timeout: Some(Duration::secs(1)),
+            connect_timeout: Some(Duration::secs(2)),
+        },
+    };
+    assert_eq!(document.intelligence.endpoints, [expected]);
+    let expected = McpServer {
+        name: "s".into(),
+        endpoint: "e".into(),
+        ns: Some("p".into()),
+        allow: Some(vec![]),
+        exclude: vec!["x".into()],
+        call_timeout: Some(Duration::secs(3)),
+        connection: Connection {
+            headers: [("C".to_owned(), "d".to_owned())].into(),
+            auth: bearer("{{secret-file:/f}}"),
+            tls: Some(ClientTls {
+                ca_file: None,
+                client_cert_file: Some("/c".into()),
+                client_key_file: Some("/k".into()),
+                server_name: Some("h".into()),
+                spiffe_id: Some("i".into()),
+            }),
+            timeout: Some(Duration::secs(4)),
+            connect_timeout: Some(Duration::secs(5)),
+        },
+    };
+    assert_eq!(document.mcp.servers, [expected]);
+}
+
+#[test]
+fn the_json_schemas_are_these() {
+    insta::assert_json_snapshot!("document", schemars::schema_for!(Document));
+    insta::assert_json_snapshot!("bridge", schemars::schema_for!(agentd_config::BridgeDocument));
+}
