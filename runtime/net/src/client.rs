@@ -1,23 +1,43 @@
-//! The HTTP client of one destination: pooled HTTP/1.1 and HTTP/2, guarded, with separate clocks.
+//! The HTTP client of one destination: pooled HTTP/1.1 and HTTP/2, guarded, with separate clocks. No proxy, no cookie,
+//! no redirect but 307 and 308 on the same origin, no retry but one of a request that may safely be sent twice.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, StatusCode};
+use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
+use http::header::{HOST, LOCATION};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, request};
+use tokio::time::Instant;
+use url::Url;
 
-use crate::body::Body;
+use crate::body::{Body, Deadline};
 use crate::destination::Destination;
-use crate::error::NetError;
-use crate::sign::{RequestSigner, SecretValue};
-use crate::tls::TlsMode;
+use crate::error::{NetError, Phase};
+use crate::fault;
+use crate::resolve::{SharedLookup, SystemLookup, resolve};
+use crate::sign::{RequestSigner, SecretValue, header_value};
+use crate::tls::{Tls, TlsMode};
+
+/// Redirects in a row; a canonical path is one, a moved one two.
+const REDIRECTS: usize = 3;
+/// Idle connections kept for a destination, and for how long. A connection that the server closes is dropped at once.
+const IDLE_CONNECTIONS: usize = 8;
+const IDLE_TIME: Duration = Duration::from_secs(90);
+/// A peer that vanished without a word (node lost) is noticed within a minute.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 3;
+const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
+/// Header lines of a response.
+const HEADERS: usize = 200;
 
 /// The clocks of a request. Each runs on its own.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
     /// DNS, TCP and TLS of a new connection.
     pub connect: Duration,
-    /// From the request's first byte to the response's headers. `None`: the caller has a clock of its own.
+    /// From the call to the response's headers. `None`: the caller has a clock of its own.
     pub response: Option<Duration>,
     /// From the call to the last byte of the body. `None`: for streams.
     pub total: Option<Duration>,
@@ -60,7 +80,8 @@ pub struct Options {
 }
 
 /// Whether a request may be sent a second time when a pooled connection turned out to be dead and nobody knows
-/// whether the server saw it. Put it into the request's extensions; GET, HEAD, PUT, DELETE are [`Replay::Safe`].
+/// whether the server saw it. Put it into the request's extensions; absent, GET, HEAD, PUT and DELETE are
+/// [`Replay::Safe`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replay {
     /// Twice is as good as once.
@@ -71,7 +92,7 @@ pub enum Replay {
 
 /// A response whose body is still to be read.
 pub struct Response {
-    /// Its status; redirects have been followed or are returned as they are.
+    /// Its status.
     pub status: StatusCode,
     /// Its headers.
     pub headers: HeaderMap,
@@ -81,25 +102,266 @@ pub struct Response {
 
 /// A client of one destination. Cheap to clone; clones share the pool.
 #[derive(Clone)]
-pub struct HttpClient {
-    _destination: Destination,
+pub struct HttpClient(Arc<Inner>);
+
+struct Inner {
+    destination: Destination,
+    options: Options,
+    tls: Option<Tls>,
+    http: reqwest::Client,
 }
 
+/// A body that is sent as it comes.
+pub type StreamedBody = BoxStream<'static, io::Result<Bytes>>;
+
 impl HttpClient {
-    /// Builds the client; dials nothing. Fails when a certificate file cannot be read as PEM.
+    /// Builds the client; dials nothing and reads no file.
+    ///
+    /// # Errors
+    /// When `server_name` is no DNS name.
     pub fn new(destination: Destination, options: Options) -> Result<Self, NetError> {
-        let _ = (destination, options);
-        todo!()
+        Self::with_lookup(destination, options, Arc::new(SystemLookup))
+    }
+
+    pub(crate) fn with_lookup(
+        destination: Destination,
+        options: Options,
+        lookup: SharedLookup,
+    ) -> Result<Self, NetError> {
+        let invalid = |error: reqwest::Error| NetError::Invalid(error.to_string());
+        let tls = if destination.is_plaintext() { None } else { Some(Tls::new(&options.tls)?) };
+        let mut builder = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            .dns_resolver(Pinned { destination: destination.clone(), lookup })
+            .connect_timeout(options.timeouts.connect)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .pool_idle_timeout(IDLE_TIME)
+            .tcp_nodelay(true)
+            .tcp_keepalive(KEEPALIVE)
+            .tcp_keepalive_interval(KEEPALIVE)
+            .tcp_keepalive_retries(KEEPALIVE_PROBES)
+            .tcp_user_timeout(UNACKNOWLEDGED)
+            .http1_max_headers(HEADERS)
+            .http2_max_header_list_size(u32::try_from(options.limits.header_bytes).unwrap_or(u32::MAX))
+            .http2_keep_alive_interval(KEEPALIVE)
+            .http2_keep_alive_timeout(KEEPALIVE);
+        if let Some(tls) = &tls {
+            let mut config = tls.config.clone();
+            // Another name in SNI than in `Host` works in HTTP/1.1 alone: HTTP/2 has one name for both.
+            let alpn: &[&[u8]] =
+                if options.tls.server_name().is_some() { &[b"http/1.1"] } else { &[b"h2", b"http/1.1"] };
+            config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+            builder = builder.tls_backend_preconfigured(config);
+        }
+        let http = builder.build().map_err(invalid)?;
+        let client = Self(Arc::new(Inner { destination, options, tls, http }));
+        client.dial_url(client.0.destination.url())?;
+        Ok(client)
     }
 
     /// The destination.
     pub fn destination(&self) -> &Destination {
-        &self._destination
+        &self.0.destination
     }
 
-    /// Sends a request. Its URI is a URL of the destination's origin, or a path and query on it.
+    /// Sends a request. Its URI is a path and query on the destination's origin, or a URL of it.
+    ///
+    /// # Errors
+    /// See [`NetError`]. A response with any status is no error; a redirect that is not followed is.
     pub async fn send(&self, request: http::Request<Bytes>) -> Result<Response, NetError> {
-        let _ = request;
-        todo!()
+        let started = Instant::now();
+        let (parts, body) = request.into_parts();
+        let mut url = self.target(&parts.uri)?;
+        for _ in 0..=REDIRECTS {
+            let response = self.exchange(&url, &parts, &body, started).await?;
+            match self.next_hop(&url, &response)? {
+                None => return self.take(response, started),
+                Some(next) => url = next,
+            }
+        }
+        Err(NetError::Refused(format!("{} redirects in a circle", self.authority())))
+    }
+
+    /// Sends a request whose body is a stream: once, unsigned, without following redirects. For our own upstream.
+    ///
+    /// # Errors
+    /// As [`HttpClient::send`].
+    pub async fn send_streamed(&self, request: http::Request<StreamedBody>) -> Result<Response, NetError> {
+        let started = Instant::now();
+        let (mut parts, body) = request.into_parts();
+        let url = self.target(&parts.uri)?;
+        self.add_headers(&mut parts.headers)?;
+        let response = self.dispatch(&url, parts, reqwest::Body::wrap_stream(body), started).await?;
+        self.take(response, started)
+    }
+
+    /// The URL of a request: on our origin, whatever the caller wrote.
+    fn target(&self, uri: &http::Uri) -> Result<Url, NetError> {
+        let base = self.0.destination.url();
+        let url = match uri.path_and_query() {
+            Some(path) if uri.authority().is_none() => {
+                let mut url = base.clone();
+                url.set_path(path.path());
+                url.set_query(path.query());
+                url
+            }
+            _ => Url::parse(&uri.to_string()).map_err(|error| NetError::Invalid(error.to_string()))?,
+        };
+        if !self.0.destination.same_origin(&url) {
+            return Err(NetError::Invalid(format!("this client is for {} alone", self.authority())));
+        }
+        Ok(url)
+    }
+
+    /// One request and, where that is safe, a second try of it.
+    async fn exchange(
+        &self,
+        url: &Url,
+        parts: &request::Parts,
+        body: &Bytes,
+        started: Instant,
+    ) -> Result<reqwest::Response, NetError> {
+        let first = self.once(url, parts, body, started).await;
+        match first {
+            Err(NetError::Interrupted { .. }) if is_replayable(parts) => self.once(url, parts, body, started).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn once(
+        &self,
+        url: &Url,
+        parts: &request::Parts,
+        body: &Bytes,
+        started: Instant,
+    ) -> Result<reqwest::Response, NetError> {
+        let mut parts = parts.clone();
+        parts.uri = url.as_str().parse().map_err(|_| NetError::Invalid("the URL cannot be sent".into()))?;
+        self.add_headers(&mut parts.headers)?;
+        if let Some(signer) = &self.0.options.signer {
+            signer.sign(&mut parts, body).await?;
+        }
+        self.dispatch(url, parts, reqwest::Body::from(body.clone()), started).await
+    }
+
+    fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), NetError> {
+        for (name, value) in &self.0.options.headers {
+            if !headers.contains_key(name) {
+                let value = value().map_err(NetError::Credential)?;
+                headers.insert(name, header_value(name, &value)?);
+            }
+        }
+        Ok(())
+    }
+
+    async fn dispatch(
+        &self,
+        url: &Url,
+        parts: request::Parts,
+        body: reqwest::Body,
+        started: Instant,
+    ) -> Result<reqwest::Response, NetError> {
+        let Inner { options, tls, http, .. } = &*self.0;
+        if let Some(tls) = tls {
+            tls.refresh()?;
+        }
+        let dialled = self.dial_url(url)?;
+        let mut request = reqwest::Request::new(parts.method, dialled);
+        *request.headers_mut() = parts.headers;
+        if options.tls.server_name().is_some() {
+            let host = HeaderValue::from_str(url.authority())
+                .map_err(|_| NetError::Invalid("the host cannot be sent".into()))?;
+            request.headers_mut().insert(HOST, host);
+        }
+        *request.body_mut() = Some(body);
+        let answer = http.execute(request);
+        let (limit, phase) = match (options.timeouts.response, options.timeouts.total) {
+            (Some(response), Some(total)) if total < response => (Some(total), Phase::Total),
+            (Some(response), _) => (Some(response), Phase::Response),
+            (None, total) => (total, Phase::Total),
+        };
+        let answer = match limit {
+            None => answer.await,
+            Some(limit) => tokio::time::timeout_at(started + limit, answer)
+                .await
+                .map_err(|_| NetError::Timeout { host: self.authority(), phase, limit })?,
+        };
+        answer.map_err(|error| fault::of_request(&error, &self.authority(), options.timeouts.connect))
+    }
+
+    /// The URL as reqwest sees it: with the name that TLS asks for. Our resolver knows where it really is.
+    fn dial_url(&self, url: &Url) -> Result<Url, NetError> {
+        let mut url = url.clone();
+        if let Some(name) = self.0.options.tls.server_name() {
+            let wrong = || NetError::Invalid(format!("tls.server_name {name} is not a DNS name"));
+            url.set_host(Some(name)).map_err(|_| wrong())?;
+            if !matches!(url.host(), Some(url::Host::Domain(_))) {
+                return Err(wrong());
+            }
+        }
+        Ok(url)
+    }
+
+    /// Where to go next, for a redirect that may be followed.
+    fn next_hop(&self, url: &Url, response: &reqwest::Response) -> Result<Option<Url>, NetError> {
+        let status = response.status();
+        let Some(location) = response.headers().get(LOCATION).filter(|_| status.is_redirection()) else {
+            return Ok(None);
+        };
+        let refused = |to: &str| {
+            let host = self.authority();
+            NetError::Refused(format!("{host} redirects ({}) to {to}, which is not followed; declare that URL", status.as_u16()))
+        };
+        let next = location.to_str().ok().and_then(|location| url.join(location).ok());
+        let Some(next) = next else { return Err(refused("something that is not a URL")) };
+        let followed = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT)
+            && self.0.destination.same_origin(&next);
+        if followed { Ok(Some(next)) } else { Err(refused(&next.origin().ascii_serialization())) }
+    }
+
+    fn take(&self, response: reqwest::Response, started: Instant) -> Result<Response, NetError> {
+        let Inner { options, .. } = &*self.0;
+        let host = self.authority();
+        let status = response.status();
+        let headers = response.headers().clone();
+        let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        let limit = options.limits.header_bytes;
+        if size > limit {
+            return Err(NetError::TooLarge { host, what: "headers", limit });
+        }
+        let deadline = options.timeouts.total.map(|limit| Deadline { at: started + limit, limit });
+        let (name, connect) = (host.clone(), options.timeouts.connect);
+        let chunks = response.bytes_stream().map_err(move |error| fault::of_request(&error, &name, connect)).boxed();
+        Ok(Response { status, headers, body: Body::new(chunks, host, options.limits.body_bytes, deadline) })
+    }
+
+    fn authority(&self) -> String {
+        self.0.destination.authority()
+    }
+}
+
+fn is_replayable(parts: &request::Parts) -> bool {
+    match parts.extensions.get::<Replay>() {
+        Some(replay) => *replay == Replay::Safe,
+        None => matches!(parts.method, Method::GET | Method::HEAD | Method::PUT | Method::DELETE),
+    }
+}
+
+/// reqwest's resolver: whatever name it asks for, the vetted addresses of the one destination. An address that is
+/// written in the URL does not come here; it was vetted when the destination was made.
+struct Pinned {
+    destination: Destination,
+    lookup: SharedLookup,
+}
+
+impl reqwest::dns::Resolve for Pinned {
+    fn resolve(&self, _: reqwest::dns::Name) -> reqwest::dns::Resolving {
+        let (destination, lookup) = (self.destination.clone(), self.lookup.clone());
+        Box::pin(async move {
+            let addresses = resolve(&destination, lookup.as_ref()).await?;
+            Ok(Box::new(addresses.into_iter()) as reqwest::dns::Addrs)
+        })
     }
 }

@@ -1,0 +1,123 @@
+//! From the errors of reqwest, hyper, rustls and the system to a sentence that guesses the cause.
+
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use rustls::{AlertDescription, CertificateError};
+
+use crate::error::{NetError, Phase};
+
+/// What went wrong with a request. `connect` is the clock of new connections.
+pub(crate) fn of_request(error: &reqwest::Error, host: &str, connect: Duration) -> NetError {
+    let host = host.to_owned();
+    let causes = causes(error);
+    if let Some(own) = find::<NetError>(&causes) {
+        return own.clone();
+    }
+    if let Some(tls) = find::<rustls::Error>(&causes) {
+        return NetError::Tls { host, detail: tls_detail(tls) };
+    }
+    if error.is_timeout() && error.is_connect() {
+        return NetError::Timeout { host, phase: Phase::Connect, limit: connect };
+    }
+    let detail = find::<io::Error>(&causes).map_or_else(|| last(&causes), io_detail);
+    if error.is_connect() {
+        return NetError::Connect { host, detail };
+    }
+    NetError::Interrupted { host, detail }
+}
+
+/// What went wrong while connecting by ourselves.
+pub(crate) fn of_connect(error: &io::Error, host: &str) -> NetError {
+    let causes = causes(error);
+    let host = host.to_owned();
+    match find::<rustls::Error>(&causes) {
+        Some(tls) => NetError::Tls { host, detail: tls_detail(tls) },
+        None => NetError::Connect { host, detail: io_detail(error) },
+    }
+}
+
+/// What went wrong on an open connection.
+pub(crate) fn of_exchange(error: &hyper::Error, host: &str) -> NetError {
+    let causes = causes(error);
+    let host = host.to_owned();
+    match find::<rustls::Error>(&causes) {
+        Some(tls) => NetError::Tls { host, detail: tls_detail(tls) },
+        None => NetError::Interrupted {
+            host,
+            detail: find::<io::Error>(&causes).map_or_else(|| last(&causes), io_detail),
+        },
+    }
+}
+
+/// The error and everything below it. `io::Error` hides what it wraps from `source`.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> Vec<&'a (dyn Error + 'static)> {
+    /// Deeper than any chain of these libraries.
+    const DEPTH: usize = 16;
+    std::iter::successors(Some(error), |error| below(*error)).take(DEPTH).collect()
+}
+
+fn below<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        Some(wrapped) => Some(wrapped),
+        None => error.source(),
+    }
+}
+
+fn find<'a, T: Error + 'static>(causes: &[&'a (dyn Error + 'static)]) -> Option<&'a T> {
+    causes.iter().rev().find_map(|cause| cause.downcast_ref())
+}
+
+fn last(causes: &[&(dyn Error + 'static)]) -> String {
+    causes.last().map(ToString::to_string).unwrap_or_default()
+}
+
+fn io_detail(error: &io::Error) -> String {
+    let hint = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused; is it running, and is the port right?",
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            "unreachable; is the address right, and does a NetworkPolicy let it through?"
+        }
+        io::ErrorKind::ConnectionReset => "connection reset; does it speak this protocol on this port?",
+        io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => "it hung up",
+        io::ErrorKind::TimedOut => "no answer; does a NetworkPolicy or firewall drop the packets?",
+        _ => return error.to_string(),
+    };
+    hint.to_owned()
+}
+
+fn tls_detail(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(fault) => match fault {
+            CertificateError::UnknownIssuer => {
+                "its certificate is signed by a CA that is not trusted; name the CA in tls.ca_file".into()
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "its certificate is for another name; if that is right, name it in tls.server_name".into()
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired".into(),
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "its certificate is not valid yet; are the clocks right?".into()
+            }
+            CertificateError::Other(other) => other.to_string(),
+            fault => format!("its certificate is not acceptable: {fault}"),
+        },
+        rustls::Error::AlertReceived(alert) => match alert {
+            AlertDescription::CertificateRequired => "it demands a client certificate and got none".into(),
+            AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::DecryptError => format!("it refused our client certificate ({alert:?})"),
+            AlertDescription::AccessDenied | AlertDescription::HandshakeFailure => {
+                "it refused the handshake; it may have no certificate yet, or not accept ours".into()
+            }
+            alert => format!("it ended the handshake ({alert:?})"),
+        },
+        rustls::Error::InvalidMessage(_) => "it does not speak TLS on this port".into(),
+        other => other.to_string(),
+    }
+}
