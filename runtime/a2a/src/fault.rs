@@ -1,0 +1,213 @@
+//! What a caller is told when a request is not served: one type for everything that is answered in the JSON-RPC
+//! envelope, and one shape for refusals below it (HTTP). Every error carries a `google.rpc.ErrorInfo` in an array.
+
+use std::collections::HashMap;
+
+use a2a::{FieldViolation, JsonRpcError, PROTOCOL_DOMAIN, TypedDetail, error_code as code, error_reason};
+use serde_json::{Value, json};
+
+use crate::service::ServiceError;
+use crate::wire;
+
+/// An error in the JSON-RPC envelope.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Fault {
+    code: i32,
+    message: String,
+    violations: Vec<FieldViolation>,
+}
+
+impl Fault {
+    fn new(code: i32, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            violations: Vec::new(),
+        }
+    }
+
+    pub(crate) fn parse(problem: &str) -> Self {
+        Self::new(code::PARSE_ERROR, format!("the body is not JSON: {problem}"))
+    }
+
+    pub(crate) fn request(problem: &str) -> Self {
+        Self::new(
+            code::INVALID_REQUEST,
+            format!("the body is not a JSON-RPC 2.0 request: {problem}"),
+        )
+    }
+
+    pub(crate) fn method(name: &str) -> Self {
+        Self::new(
+            code::METHOD_NOT_FOUND,
+            format!("there is no method `{}`", agentd_base::text::clip(name, 64)),
+        )
+    }
+
+    pub(crate) fn params(violations: Vec<FieldViolation>) -> Self {
+        let message = violations
+            .iter()
+            .map(|violation| format!("{}: {}", violation.field, violation.description))
+            .collect::<Vec<_>>()
+            .join("; ");
+        Self {
+            code: code::INVALID_PARAMS,
+            message,
+            violations,
+        }
+    }
+
+    pub(crate) fn version(asked: Option<&str>) -> Self {
+        let supported = wire::VERSION;
+        let message = match asked {
+            Some(version) => format!(
+                "A2A version `{}` is not supported; this agent speaks {supported}",
+                agentd_base::text::clip(version, 16)
+            ),
+            None => format!(
+                "a request without the header A2A-Version is A2A 0.3, which is not supported; send `A2A-Version: {supported}`"
+            ),
+        };
+        Self::new(code::VERSION_NOT_SUPPORTED, message)
+    }
+
+    pub(crate) fn unsupported(method: &str) -> Self {
+        Self::new(
+            code::UNSUPPORTED_OPERATION,
+            format!("this agent does not offer {method}; its card says so"),
+        )
+    }
+
+    pub(crate) fn push_not_supported() -> Self {
+        Self::new(
+            code::PUSH_NOTIFICATION_NOT_SUPPORTED,
+            "this agent sends no push notifications; its card says so",
+        )
+    }
+
+    pub(crate) fn content_type(problem: impl Into<String>) -> Self {
+        Self::new(code::CONTENT_TYPE_NOT_SUPPORTED, problem)
+    }
+
+    pub(crate) fn internal() -> Self {
+        Self::new(
+            code::INTERNAL_ERROR,
+            "the agent met an internal error; its log says more",
+        )
+    }
+
+    /// The code on the wire.
+    #[cfg(test)]
+    pub(crate) const fn code(&self) -> i32 {
+        self.code
+    }
+
+    /// The `error` member.
+    pub(crate) fn to_wire(&self) -> JsonRpcError {
+        let mut data = Vec::new();
+        if !self.violations.is_empty() {
+            data.push(json!(TypedDetail::bad_request(self.violations.clone())));
+        }
+        data.push(error_info(
+            error_reason(self.code),
+            self.code == code::VERSION_NOT_SUPPORTED,
+        ));
+        JsonRpcError {
+            code: self.code,
+            message: self.message.clone(),
+            data: Some(Value::Array(data)),
+        }
+    }
+}
+
+impl From<&ServiceError> for Fault {
+    fn from(error: &ServiceError) -> Self {
+        match error {
+            ServiceError::TaskNotFound(_) => Self::new(code::TASK_NOT_FOUND, error.to_string()),
+            ServiceError::TaskEnded(_) => Self::new(code::UNSUPPORTED_OPERATION, error.to_string()),
+            ServiceError::Invalid { field, problem } => {
+                Self::params(vec![violation(*field, problem.clone())])
+            }
+            ServiceError::Unavailable(_) => Self::new(
+                code::INTERNAL_ERROR,
+                "the agent cannot take this now; send it again later",
+            ),
+            ServiceError::Internal(_) => Self::internal(),
+        }
+    }
+}
+
+/// A field and what is wrong with it.
+pub(crate) fn violation(field: impl Into<String>, description: impl Into<String>) -> FieldViolation {
+    FieldViolation {
+        field: field.into(),
+        description: description.into(),
+    }
+}
+
+fn error_info(reason: &str, with_versions: bool) -> Value {
+    let metadata = with_versions.then(|| HashMap::from([("supportedVersions".into(), wire::VERSION.into())]));
+    json!(TypedDetail::error_info(reason, PROTOCOL_DOMAIN, metadata))
+}
+
+/// The JSON body of a refusal that never reached the JSON-RPC envelope.
+pub(crate) fn refusal_body(http: http::StatusCode, reason: &str, message: &str) -> Value {
+    let status = match http.as_u16() {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        408 => "DEADLINE_EXCEEDED",
+        _ => "INVALID_ARGUMENT",
+    };
+    json!({ "error": {
+        "code": http.as_u16(),
+        "status": status,
+        "message": message,
+        "details": [error_info(reason, false)],
+    } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_on_the_wire() {
+        assert_eq!(
+            serde_json::to_value(Fault::params(vec![violation("message.parts", "is missing")]).to_wire())
+                .unwrap(),
+            json!({
+                "code": -32602,
+                "message": "message.parts: is missing",
+                "data": [
+                    { "@type": "type.googleapis.com/google.rpc.BadRequest",
+                      "fieldViolations": [{ "field": "message.parts", "description": "is missing" }] },
+                    { "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                      "reason": "INVALID_PARAMS", "domain": "a2a-protocol.org" },
+                ],
+            })
+        );
+        assert_eq!(
+            serde_json::to_value(Fault::version(Some("9.9")).to_wire()).unwrap(),
+            json!({
+                "code": -32009,
+                "message": "A2A version `9.9` is not supported; this agent speaks 1.0",
+                "data": [{ "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                           "reason": "VERSION_NOT_SUPPORTED", "domain": "a2a-protocol.org",
+                           "metadata": { "supportedVersions": "1.0" } }],
+            })
+        );
+    }
+
+    #[test]
+    fn what_went_wrong_inside_is_not_told_to_callers() {
+        for error in [
+            ServiceError::Unavailable("/var/lib/agentd is full".into()),
+            ServiceError::Internal("/var/lib/agentd is full".into()),
+        ] {
+            let wire = serde_json::to_string(&Fault::from(&error).to_wire()).unwrap();
+            assert!(!wire.contains("/var/lib"), "{wire}");
+            assert!(wire.contains("-32603"), "{wire}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! A2A: the listener through which others reach the agent, and the client with which it is called.
+//!
+//! Guarantees: a request is served only after its caller was matched against the principals of this moment; every
+//! size, count and wait that a peer can influence is bounded; nothing a peer sends panics. Wire types of A2A 1.0 come
+//! from the official crate and are re-exported as [`wire`]. What a message does is none of this crate's business: it
+//! is behind [`Service`].
+
+pub mod caller;
+pub mod card;
+pub mod client;
+mod connection;
+mod fault;
+mod http;
+pub mod limit;
+pub mod listener;
+mod message;
+pub mod operation;
+mod rpc;
+pub mod service;
+mod throttle;
+pub mod tls;
+pub mod wire;
+
+pub use caller::{Caller, Principals, Role};
+pub use card::{Card, CardConfig};
+pub use listener::{Authentication, ListenError, Listener, Transport};
+pub use service::{GetTask, SendMessage, Service, ServiceError};

@@ -1,0 +1,33 @@
+//! The bounds of the listener. Each says why it is what it is.
+
+use std::time::Duration;
+
+/// One request body: a message of text. Larger things go by reference.
+pub const BODY_BYTES: usize = 1024 * 1024;
+/// The head of an HTTP/1 request, and the header list of an HTTP/2 one: tokens and trace state fit with room.
+pub const HEAD_BYTES: usize = 32 * 1024;
+/// Header lines of an HTTP/1 request.
+pub const HEADERS: usize = 100;
+/// Requests at once on one HTTP/2 connection: a caller that waits for more tasks opens a second connection.
+pub const STREAMS: u32 = 100;
+/// Connections at once. What is above is closed at once, so that file descriptors and memory last.
+pub const CONNECTIONS: usize = 4096;
+/// From accept to the end of the TLS handshake: a slow link needs three round trips.
+pub const HANDSHAKE: Duration = Duration::from_secs(10);
+/// From the first wait for a request to the end of its head, idle time between two requests included.
+pub const HEAD: Duration = Duration::from_secs(30);
+/// From the head to the end of the body.
+pub const BODY: Duration = Duration::from_secs(30);
+/// A connection without a request in flight is closed after this time.
+pub const IDLE: Duration = Duration::from_secs(120);
+/// A connection is ended in good order after this time, so that what was verified in its handshake (dates, chain) is
+/// verified again.
+pub const AGE: Duration = Duration::from_secs(3600);
+/// HTTP/2 pings find a peer that is gone without saying so.
+pub const PING: Duration = Duration::from_secs(30);
+/// How long a ping may stay unanswered.
+pub const PONG: Duration = Duration::from_secs(20);
+/// A message id, context id or task id of a caller.
+pub const ID_CHARS: usize = 256;
+/// Parts of one message.
+pub const PARTS: usize = 256;

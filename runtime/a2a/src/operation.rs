@@ -1,0 +1,90 @@
+//! One table: every operation of A2A 1.0, its method name, and the least role that may call it. An operation that is
+//! not built yet is in the table with the answer that the specification has for a capability that is not there.
+
+use crate::caller::Role;
+
+/// An operation of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// `SendMessage`.
+    SendMessage,
+    /// `GetTask`.
+    GetTask,
+}
+
+/// What a method name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// It is served.
+    Served(Operation),
+    /// It belongs to A2A and the card does not promise it.
+    Unsupported,
+    /// It needs push notifications, which the card does not promise.
+    PushNotSupported,
+    /// It is no method of A2A 1.0.
+    Unknown,
+}
+
+impl Operation {
+    /// The least role that may call it. Whose task it may touch is decided by [`crate::Caller::may_see`].
+    pub const fn least_role(self) -> Role {
+        match self {
+            Self::SendMessage | Self::GetTask => Role::Agent,
+        }
+    }
+
+    /// The name in logs and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SendMessage => a2a::methods::SEND_MESSAGE,
+            Self::GetTask => a2a::methods::GET_TASK,
+        }
+    }
+}
+
+impl Method {
+    /// Looks a JSON-RPC method up.
+    pub fn of(name: &str) -> Self {
+        use a2a::methods as m;
+        match name {
+            m::SEND_MESSAGE => Self::Served(Operation::SendMessage),
+            m::GET_TASK => Self::Served(Operation::GetTask),
+            m::CREATE_PUSH_CONFIG | m::GET_PUSH_CONFIG | m::LIST_PUSH_CONFIGS | m::DELETE_PUSH_CONFIG => {
+                Self::PushNotSupported
+            }
+            m::SEND_STREAMING_MESSAGE
+            | m::LIST_TASKS
+            | m::CANCEL_TASK
+            | m::SUBSCRIBE_TO_TASK
+            | m::GET_EXTENDED_AGENT_CARD => Self::Unsupported,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_of_the_protocol_is_in_the_table_and_no_other() {
+        for (name, method) in [
+            ("SendMessage", Method::Served(Operation::SendMessage)),
+            ("GetTask", Method::Served(Operation::GetTask)),
+            ("SendStreamingMessage", Method::Unsupported),
+            ("ListTasks", Method::Unsupported),
+            ("CancelTask", Method::Unsupported),
+            ("SubscribeToTask", Method::Unsupported),
+            ("GetExtendedAgentCard", Method::Unsupported),
+            ("CreateTaskPushNotificationConfig", Method::PushNotSupported),
+            ("GetTaskPushNotificationConfig", Method::PushNotSupported),
+            ("ListTaskPushNotificationConfigs", Method::PushNotSupported),
+            ("DeleteTaskPushNotificationConfig", Method::PushNotSupported),
+            ("message/send", Method::Unknown),
+            ("sendmessage", Method::Unknown),
+            ("", Method::Unknown),
+        ] {
+            assert_eq!(Method::of(name), method, "{name}");
+        }
+    }
+}

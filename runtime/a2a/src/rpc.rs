@@ -1,0 +1,198 @@
+//! The JSON-RPC envelope and the version negotiation: bytes to a call, a call's outcome to bytes. Pure.
+
+use a2a::{JsonRpcId, JsonRpcResponse};
+use serde_json::Value;
+
+use crate::fault::Fault;
+use crate::operation::{Method, Operation};
+use crate::wire;
+
+/// A request that may be carried out.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) id: JsonRpcId,
+    pub(crate) operation: Operation,
+    pub(crate) params: Value,
+}
+
+/// A request that is answered with an error, and the id that the answer carries.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Refused {
+    pub(crate) id: JsonRpcId,
+    pub(crate) fault: Fault,
+}
+
+/// Parses a body. `version` is what the caller named, absent means 0.3. The version is judged before the method, so
+/// that a caller of another version hears of the version and not of a method that it is right to call.
+pub(crate) fn parse(body: &[u8], version: Option<&str>) -> Result<Call, Refused> {
+    let refuse = |id: JsonRpcId| move |fault: Fault| Refused { id, fault };
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|error| refuse(JsonRpcId::Null)(Fault::parse(&error.to_string())))?;
+    let Value::Object(mut request) = value else {
+        return Err(refuse(JsonRpcId::Null)(Fault::request(
+            "it must be one object; batches are not part of A2A",
+        )));
+    };
+    let id = match request.remove("id").map(serde_json::from_value::<JsonRpcId>) {
+        Some(Ok(id)) => id,
+        Some(Err(_)) => {
+            return Err(refuse(JsonRpcId::Null)(Fault::request(
+                "`id` must be a string or a whole number",
+            )));
+        }
+        None => return Err(refuse(JsonRpcId::Null)(Fault::request("`id` is missing"))),
+    };
+    if request.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+        return Err(refuse(id)(Fault::request("`jsonrpc` must be \"2.0\"")));
+    }
+    let Some(Value::String(method)) = request.remove("method") else {
+        return Err(refuse(id)(Fault::request("`method` must be a string")));
+    };
+    if !speaks(version) {
+        return Err(refuse(id)(Fault::version(version)));
+    }
+    let operation = match Method::of(&method) {
+        Method::Served(operation) => operation,
+        Method::Unsupported => return Err(refuse(id)(Fault::unsupported(&method))),
+        Method::PushNotSupported => return Err(refuse(id)(Fault::push_not_supported())),
+        Method::Unknown => return Err(refuse(id)(Fault::method(&method))),
+    };
+    match request.remove("params") {
+        Some(params @ Value::Object(_)) => Ok(Call {
+            id,
+            operation,
+            params,
+        }),
+        _ => Err(refuse(id)(Fault::params(vec![crate::fault::violation(
+            "params",
+            "must be an object",
+        )]))),
+    }
+}
+
+/// The bytes of an answer.
+pub(crate) fn answer(id: JsonRpcId, outcome: Result<Value, Fault>) -> Vec<u8> {
+    let response = match outcome {
+        Ok(result) => JsonRpcResponse::success(id, result),
+        Err(fault) => JsonRpcResponse::error(id, fault.to_wire()),
+    };
+    serde_json::to_vec(&response).unwrap_or_default()
+}
+
+/// Whether a version is ours: `1.0`, whatever the patch.
+fn speaks(version: Option<&str>) -> bool {
+    let Some(version) = version.map(str::trim) else {
+        return false;
+    };
+    match version.strip_prefix(wire::VERSION) {
+        Some("") => true,
+        Some(rest) => rest.strip_prefix('.').is_some_and(|patch| {
+            !patch.is_empty() && patch.len() <= 9 && patch.chars().all(|c| c.is_ascii_digit())
+        }),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn code(body: &str, version: Option<&str>) -> (JsonRpcId, i32) {
+        let refused = parse(body.as_bytes(), version).unwrap_err();
+        (refused.id, refused.fault.code())
+    }
+
+    #[test]
+    fn a_call() {
+        let body = json!({ "jsonrpc": "2.0", "id": "a", "method": "GetTask", "params": { "id": "t" } });
+        for version in ["1.0", "1.0.7", " 1.0 "] {
+            assert_eq!(
+                parse(body.to_string().as_bytes(), Some(version)).unwrap(),
+                Call {
+                    id: JsonRpcId::String("a".into()),
+                    operation: Operation::GetTask,
+                    params: json!({ "id": "t" })
+                }
+            );
+        }
+    }
+
+    #[test]
+    fn errors_of_the_envelope() {
+        let v = Some("1.0");
+        assert_eq!(code("{", v), (JsonRpcId::Null, -32700));
+        assert_eq!(code("", v), (JsonRpcId::Null, -32700));
+        assert_eq!(code("\u{0}", v), (JsonRpcId::Null, -32700));
+        assert_eq!(code("[]", v), (JsonRpcId::Null, -32600));
+        assert_eq!(code("7", v), (JsonRpcId::Null, -32600));
+        assert_eq!(code("{}", v), (JsonRpcId::Null, -32600));
+        assert_eq!(
+            code(r#"{"id":1.5,"jsonrpc":"2.0","method":"GetTask"}"#, v),
+            (JsonRpcId::Null, -32600)
+        );
+        assert_eq!(
+            code(r#"{"id":[],"jsonrpc":"2.0","method":"GetTask"}"#, v),
+            (JsonRpcId::Null, -32600)
+        );
+        assert_eq!(
+            code(r#"{"id":1,"jsonrpc":"1.0","method":"GetTask"}"#, v),
+            (JsonRpcId::Number(1), -32600)
+        );
+        assert_eq!(
+            code(r#"{"id":1,"jsonrpc":"2.0"}"#, v),
+            (JsonRpcId::Number(1), -32600)
+        );
+        assert_eq!(
+            code(r#"{"id":1,"jsonrpc":"2.0","method":7}"#, v),
+            (JsonRpcId::Number(1), -32600)
+        );
+        assert_eq!(
+            code(r#"{"id":1,"jsonrpc":"2.0","method":"tasks/get"}"#, v),
+            (JsonRpcId::Number(1), -32601)
+        );
+        assert_eq!(
+            code(r#"{"id":1,"jsonrpc":"2.0","method":"GetTask"}"#, v),
+            (JsonRpcId::Number(1), -32602)
+        );
+        assert_eq!(
+            code(r#"{"id":1,"jsonrpc":"2.0","method":"GetTask","params":[1]}"#, v),
+            (JsonRpcId::Number(1), -32602)
+        );
+        assert_eq!(
+            code(r#"{"id":1,"jsonrpc":"2.0","method":"ListTasks"}"#, v),
+            (JsonRpcId::Number(1), -32004)
+        );
+        assert_eq!(
+            code(
+                r#"{"id":1,"jsonrpc":"2.0","method":"GetTaskPushNotificationConfig"}"#,
+                v
+            ),
+            (JsonRpcId::Number(1), -32003)
+        );
+    }
+
+    #[test]
+    fn a_deeply_nested_body_is_a_parse_error() {
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(code(&deep, Some("1.0")), (JsonRpcId::Null, -32700));
+    }
+
+    #[test]
+    fn versions_other_than_ours_are_refused_even_for_methods_we_do_not_know() {
+        let body = r#"{"id":1,"jsonrpc":"2.0","method":"message/send","params":{}}"#;
+        for version in [
+            None,
+            Some("0.3"),
+            Some("9.9"),
+            Some(""),
+            Some("1"),
+            Some("1.1"),
+            Some("1.0."),
+            Some("1.00"),
+        ] {
+            assert_eq!(code(body, version), (JsonRpcId::Number(1), -32009), "{version:?}");
+        }
+    }
+}

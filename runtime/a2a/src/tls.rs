@@ -1,0 +1,163 @@
+//! TLS of the listener: the SVID from `agentd-identity`, or given PEM files that are read again when they change. The
+//! client certificate is asked for and never demanded: the card is public. It does not decide who may call.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use agentd_base::class::{Class, Classified};
+use agentd_identity::IdentitySource;
+use agentd_identity::tls::{ClientAuth, server_config};
+use rustls::crypto::aws_lc_rs;
+use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+/// A chain of a handful of certificates and a key are far below this.
+const PEM_BYTES: u64 = 256 * 1024;
+
+/// Why given certificates cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("{path}: {problem}; check `a2a.tls` and the mount")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        problem: String,
+    },
+    /// A file does not hold what it should.
+    #[error("{path}: {problem}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is missing or wrong.
+        problem: String,
+    },
+}
+
+impl Classified for TlsError {
+    fn class(&self) -> Class {
+        Class::Invalid
+    }
+}
+
+/// Serves this process's SVID and asks callers for theirs.
+pub fn svid(source: &IdentitySource) -> ServerConfig {
+    server_config(source, ClientAuth::Requested)
+}
+
+/// Serves given certificates. With a source, callers are asked for an SVID of its trust domain; without one, no caller
+/// can be told from another.
+///
+/// # Errors
+/// When the files cannot be served now. Later, files that became unusable leave the ones before in use.
+pub fn given(cert: &Path, key: &Path, source: Option<&IdentitySource>) -> Result<ServerConfig, TlsError> {
+    let resolver = Arc::new(PemFiles::open(cert, key)?);
+    let Some(source) = source else {
+        let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| invalid(cert, &error.to_string()))?
+            .with_no_client_auth()
+            .with_cert_resolver(resolver);
+        config.send_tls13_tickets = 0;
+        return Ok(config);
+    };
+    let mut config = svid(source);
+    config.cert_resolver = resolver;
+    Ok(config)
+}
+
+/// A chain and its key, from files.
+#[derive(Debug)]
+struct PemFiles {
+    cert: PathBuf,
+    key: PathBuf,
+    loaded: Mutex<Loaded>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    stamp: Option<Stamp>,
+    pair: Arc<CertifiedKey>,
+}
+
+/// What changes when a file is replaced.
+type Stamp = [(SystemTime, u64); 2];
+
+impl PemFiles {
+    fn open(cert: &Path, key: &Path) -> Result<Self, TlsError> {
+        let stamp = stamp(cert, key);
+        let pair = load(cert, key)?;
+        Ok(Self {
+            cert: cert.into(),
+            key: key.into(),
+            loaded: Mutex::new(Loaded { stamp, pair }),
+        })
+    }
+
+    fn current(&self) -> Arc<CertifiedKey> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = stamp(&self.cert, &self.key);
+        if now.is_some() && now != loaded.stamp {
+            match load(&self.cert, &self.key) {
+                Ok(pair) => loaded.pair = pair,
+                Err(error) => {
+                    tracing::warn!(event = "a2a.tls", error = %error, "kept the certificate before")
+                }
+            }
+            loaded.stamp = now;
+        }
+        loaded.pair.clone()
+    }
+}
+
+impl ResolvesServerCert for PemFiles {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current())
+    }
+}
+
+fn stamp(cert: &Path, key: &Path) -> Option<Stamp> {
+    let of = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    };
+    Some([of(cert)?, of(key)?])
+}
+
+fn load(cert: &Path, key: &Path) -> Result<Arc<CertifiedKey>, TlsError> {
+    let pem = read(cert)?;
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| invalid(cert, &format!("not a PEM certificate chain: {error}")))?;
+    if chain.is_empty() {
+        return Err(invalid(cert, "holds no certificate"));
+    }
+    // The reason is not shown: it could quote the key.
+    let private =
+        PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|_| invalid(key, "holds no PEM private key"))?;
+    let pair = CertifiedKey::from_der(chain, private, &aws_lc_rs::default_provider())
+        .map_err(|error| invalid(key, &format!("does not fit the certificate: {error}")))?;
+    Ok(Arc::new(pair))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let unreadable = |error: std::io::Error| TlsError::Unreadable {
+        path: path.into(),
+        problem: error.to_string(),
+    };
+    if std::fs::metadata(path).map_err(unreadable)?.len() > PEM_BYTES {
+        return Err(invalid(path, &format!("is larger than {PEM_BYTES} bytes")));
+    }
+    std::fs::read(path).map_err(unreadable)
+}
+
+fn invalid(path: &Path, problem: &str) -> TlsError {
+    TlsError::Invalid {
+        path: path.into(),
+        problem: problem.to_owned(),
+    }
+}

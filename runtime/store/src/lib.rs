@@ -1,0 +1,8 @@
+//! The engines behind `agentd-state`: SQLite in a folder, and memory. An engine keeps the guarantees of that crate's
+//! trait and knows nothing of what the records mean.
+
+pub mod memory;
+pub mod sqlite;
+
+pub use memory::MemoryStore;
+pub use sqlite::SqliteStore;

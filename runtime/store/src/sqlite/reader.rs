@@ -1,0 +1,102 @@
+//! Reads: a few connections of their own, used on blocking threads, so that a read never waits for a write.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agentd_state::{Conversation, StoreError, Task};
+use rusqlite::{Connection, OptionalExtension as _, params};
+use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+
+use super::fault::{Fault, unreadable};
+use super::schema::connect_reader;
+
+/// Reads at once: they come from memory or a local disk, so more would only keep caches.
+const READERS: usize = 4;
+
+/// The connections. Opened when they are first needed, kept after.
+pub(super) struct Readers {
+    file: PathBuf,
+    slots: Arc<Semaphore>,
+    idle: Arc<Mutex<Vec<Connection>>>,
+}
+
+impl Readers {
+    pub(super) fn new(file: PathBuf) -> Self {
+        Self {
+            file,
+            slots: Arc::new(Semaphore::new(READERS)),
+            idle: Arc::default(),
+        }
+    }
+
+    /// Runs a read. It is finished even if nobody waits for it any more.
+    pub(super) async fn read<T, F>(&self, read: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    {
+        let closed = || StoreError::Unavailable("it is closed".to_owned());
+        let slot = self.slots.clone().acquire_owned().await.map_err(|_| closed())?;
+        let (file, idle) = (self.file.clone(), self.idle.clone());
+        let reading = tokio::task::spawn_blocking(move || {
+            let _slot = slot;
+            let kept = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let connection = match kept {
+                Some(connection) => connection,
+                None => connect_reader(&file).map_err(|error| Fault::from(error).at(&file))?,
+            };
+            // A connection that failed is closed: it may be the cause.
+            let value = read(&connection).map_err(|fault| fault.at(&file))?;
+            idle.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(connection);
+            Ok(value)
+        });
+        reading.await.unwrap_or_else(|_| Err(closed()))
+    }
+}
+
+pub(super) fn conversation(connection: &Connection, id: &str) -> Result<Option<Conversation>, Fault> {
+    record(
+        connection,
+        "conversation",
+        "SELECT record FROM conversation WHERE id = ?1",
+        id,
+    )
+}
+
+pub(super) fn task(connection: &Connection, id: &str) -> Result<Option<Task>, Fault> {
+    record(connection, "task", "SELECT record FROM task WHERE id = ?1", id)
+}
+
+pub(super) fn task_of_message(
+    connection: &Connection,
+    owner: &str,
+    message_id: &str,
+) -> Result<Option<String>, Fault> {
+    let mut statement =
+        connection.prepare_cached("SELECT task_id FROM message_id WHERE owner = ?1 AND message_id = ?2")?;
+    Ok(statement
+        .query_row(params![owner, message_id], |row| row.get(0))
+        .optional()?)
+}
+
+pub(super) fn open_tasks(connection: &Connection) -> Result<Vec<String>, Fault> {
+    let mut statement =
+        connection.prepare_cached("SELECT id FROM task WHERE open = 1 ORDER BY created_at, id")?;
+    let ids = statement.query_map([], |row| row.get(0))?;
+    Ok(ids.collect::<Result<_, _>>()?)
+}
+
+fn record<T: DeserializeOwned>(
+    connection: &Connection,
+    kind: &str,
+    query: &str,
+    id: &str,
+) -> Result<Option<T>, Fault> {
+    let mut statement = connection.prepare_cached(query)?;
+    let text: Option<String> = statement.query_row([id], |row| row.get(0)).optional()?;
+    let parsed = text.map(|text| serde_json::from_str(&text)).transpose();
+    Ok(parsed.map_err(|error| unreadable(kind, id, &error))?)
+}
