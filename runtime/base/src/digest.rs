@@ -7,10 +7,12 @@ use sha2::{Digest as _, Sha256};
 
 /// Hex of a SHA-256.
 pub fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    Sha256::digest(bytes)
+        .iter()
+        .fold(String::with_capacity(64), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
 }
 
 /// `sha256:<hex>` of some bytes.
@@ -20,10 +22,7 @@ pub fn of(bytes: &[u8]) -> String {
 
 /// The digest of a folder of files, as the operator wrote it into a ConfigMap and the pod reads it from the mount:
 /// names and contents in the order of names, each with its length, so that no two folders collide.
-pub fn of_files<K: AsRef<str>, V: AsRef<[u8]>>(files: &BTreeMap<K, V>) -> String
-where
-    K: Ord,
-{
+pub fn of_files<K: AsRef<str> + Ord, V: AsRef<[u8]>>(files: &BTreeMap<K, V>) -> String {
     let mut bytes = Vec::new();
     for (name, content) in files {
         for part in [name.as_ref().as_bytes(), content.as_ref()] {

@@ -30,17 +30,28 @@ impl Drain {
     /// A drain that has not begun.
     pub fn new() -> Self {
         let (alive, gone) = mpsc::channel(1);
-        Self { signal: watch::Sender::new(false), alive, gone }
+        Self {
+            signal: watch::Sender::new(false),
+            alive,
+            gone,
+        }
     }
 
     /// A watcher for one server, loop or request.
     pub fn watch(&self) -> Watch {
-        Watch { signal: self.signal.subscribe(), _alive: self.alive.clone() }
+        Watch {
+            signal: self.signal.subscribe(),
+            _alive: self.alive.clone(),
+        }
     }
 
     /// Fires the signal and waits for the watchers, at most `limit`. True when all ended in time.
     pub async fn run(self, limit: Duration) -> bool {
-        let Self { signal, alive, mut gone } = self;
+        let Self {
+            signal,
+            alive,
+            mut gone,
+        } = self;
         let _ = signal.send(true);
         drop(alive);
         tokio::time::timeout(limit, gone.recv()).await.is_ok()

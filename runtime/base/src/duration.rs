@@ -51,7 +51,7 @@ impl FromStr for Duration {
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_millis();
-        if millis % 1000 != 0 {
+        if !millis.is_multiple_of(1000) {
             return write!(f, "{millis}ms");
         }
         let seconds = millis / 1000;
@@ -115,13 +115,21 @@ mod tests {
 
     #[test]
     fn texts_and_back() {
-        for (text, millis) in [("250ms", 250), ("30s", 30_000), ("5m", 300_000), ("8h", 28_800_000)] {
+        for (text, millis) in [
+            ("250ms", 250),
+            ("30s", 30_000),
+            ("5m", 300_000),
+            ("8h", 28_800_000),
+        ] {
             let duration: Duration = text.parse().unwrap();
             assert_eq!(duration.0.as_millis(), millis);
             assert_eq!(duration.to_string(), text);
         }
         assert_eq!("1d".parse::<Duration>().unwrap().to_string(), "24h");
-        assert_eq!(serde_json::from_str::<Duration>("90").unwrap(), Duration::secs(90));
+        assert_eq!(
+            serde_json::from_str::<Duration>("90").unwrap(),
+            Duration::secs(90)
+        );
         for bad in ["", "s", "-1s", "1w", "1.5s", "ä1s", "9999999999s"] {
             assert!(bad.parse::<Duration>().is_err(), "{bad}");
         }

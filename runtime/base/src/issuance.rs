@@ -29,11 +29,35 @@ pub struct SvidResponse {
     pub expires_at: jiff::Timestamp,
 }
 
-/// Why not. `reason` is one of the constants below, `message` a sentence for people.
+/// Why not. `reason` is one of [`reason`], `message` a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// CamelCase.
     pub reason: String,
     /// Names the object and the remedy.
     pub message: String,
+}
+
+/// The reasons of a [`Refusal`], each with the HTTP status it comes with.
+pub mod reason {
+    /// 400: the body or the CSR is unusable.
+    pub const BAD_REQUEST: &str = "BadRequest";
+    /// 401: no token, or not a current ServiceAccount token with the issuer's audience.
+    pub const TOKEN_INVALID: &str = "TokenInvalid";
+    /// 403: the token's ServiceAccount was deleted, or deleted and made again.
+    pub const SERVICE_ACCOUNT_GONE: &str = "ServiceAccountGone";
+    /// 403: the token's pod was deleted, or another pod has its name now.
+    pub const POD_GONE: &str = "PodGone";
+    /// 403: the token's pod is being deleted or has finished.
+    pub const POD_TERMINATING: &str = "PodTerminating";
+    /// 403: the ServiceAccount is an Agent's or McpServer's, and the token names no pod.
+    pub const POD_CLAIMS_MISSING: &str = "PodClaimsMissing";
+    /// 403: the pod was not made for an Agent or McpServer that uses this ServiceAccount.
+    pub const FOREIGN_POD: &str = "ForeignPod";
+    /// 403: nothing of ours uses the ServiceAccount, and it is not labelled as a caller.
+    pub const CALLER_NOT_LABELLED: &str = "CallerNotLabelled";
+    /// 429: this ServiceAccount asked too often; `Retry-After` says when again.
+    pub const RATE_LIMITED: &str = "RateLimited";
+    /// 503: the issuer or the Kubernetes API cannot answer now.
+    pub const UNAVAILABLE: &str = "Unavailable";
 }

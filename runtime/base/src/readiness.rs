@@ -16,7 +16,10 @@ impl Readiness {
 
     /// Blocks readiness under `name`, with the cause for people.
     pub fn block(&self, name: &'static str, cause: impl Into<String>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, cause.into());
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name, cause.into());
     }
 
     /// Releases `name`.
@@ -27,6 +30,9 @@ impl Readiness {
     /// What blocks, as `name: cause`; empty when ready.
     pub fn blockers(&self) -> Vec<String> {
         let blockers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        blockers.iter().map(|(name, cause)| format!("{name}: {cause}")).collect()
+        blockers
+            .iter()
+            .map(|(name, cause)| format!("{name}: {cause}"))
+            .collect()
     }
 }

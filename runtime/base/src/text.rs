@@ -2,7 +2,11 @@
 
 /// Cuts to `max` characters, with `…` where something was cut, and replaces control characters by spaces.
 pub fn clip(text: &str, max: usize) -> String {
-    let mut cut: String = text.chars().take(max).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut cut: String = text
+        .chars()
+        .take(max)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
     if text.chars().nth(max).is_some() {
         cut.pop();
         cut.push('…');

@@ -8,8 +8,9 @@ use agentd_base::class::{Class, Classified};
 use agentd_base::limit::CSR_BYTES;
 use jiff::Timestamp;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData as _, SanType, SerialNumber, SubjectPublicKeyInfo,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData as _, SanType, SerialNumber,
+    SubjectPublicKeyInfo,
 };
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, DnsName};
@@ -124,7 +125,10 @@ impl Authority {
     pub fn generate(trust_domain: &TrustDomain, now: Timestamp) -> Result<Self, AuthorityError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let mut params = base_params(now, now.checked_add(ROOT_LIFETIME).unwrap_or(Timestamp::MAX))?;
-        params.distinguished_name.push(DnType::CommonName, trust_domain.as_str().chars().take(64).collect::<String>());
+        params.distinguished_name.push(
+            DnType::CommonName,
+            trust_domain.as_str().chars().take(64).collect::<String>(),
+        );
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.subject_alt_names = vec![SanType::URI(format!("spiffe://{trust_domain}").try_into()?)];
@@ -140,7 +144,9 @@ impl Authority {
     pub fn from_pem(trust_domain: TrustDomain, certificate: &str, key: &str) -> Result<Self, AuthorityError> {
         let mut certificates = CertificateDer::pem_slice_iter(certificate.as_bytes());
         let (Some(Ok(certificate)), None) = (certificates.next(), certificates.next()) else {
-            return Err(AuthorityError::Root("tls.crt does not hold exactly one certificate".to_owned()));
+            return Err(AuthorityError::Root(
+                "tls.crt does not hold exactly one certificate".to_owned(),
+            ));
         };
         // The library's text may show parts of what it read: never with a key.
         let key = KeyPair::from_pem(key)
@@ -148,10 +154,16 @@ impl Authority {
         Self::of(trust_domain, certificate, key)
     }
 
-    fn of(trust_domain: TrustDomain, root: CertificateDer<'static>, key: KeyPair) -> Result<Self, AuthorityError> {
+    fn of(
+        trust_domain: TrustDomain,
+        root: CertificateDer<'static>,
+        key: KeyPair,
+    ) -> Result<Self, AuthorityError> {
         let error = |problem: &str| AuthorityError::Root(problem.to_owned());
         let (_, parsed) = X509Certificate::from_der(&root).map_err(|_| error("not DER of X.509"))?;
-        let names = parsed.subject_alternative_name().map_err(|_| error("malformed subjectAltName"))?;
+        let names = parsed
+            .subject_alternative_name()
+            .map_err(|_| error("malformed subjectAltName"))?;
         for name in names.iter().flat_map(|names| &names.value.general_names) {
             if let GeneralName::URI(uri) = name
                 && *uri != format!("spiffe://{trust_domain}")
@@ -170,12 +182,19 @@ impl Authority {
             .map_err(|_| error("malformed notAfter"))?;
         let bundle = Bundle::new(trust_domain, vec![root.clone()])?;
         let issuer = Issuer::from_ca_cert_der(&root, key).map_err(|e| AuthorityError::Root(e.to_string()))?;
-        Ok(Self { bundle, not_after, issuer })
+        Ok(Self {
+            bundle,
+            not_after,
+            issuer,
+        })
     }
 
     /// Certificate and key (PKCS#8) in PEM: for the Secret that keeps them.
     pub fn to_pem(&self) -> (String, Zeroizing<String>) {
-        (self.bundle.to_pem(), Zeroizing::new(self.issuer.key().serialize_pem()))
+        (
+            self.bundle.to_pem(),
+            Zeroizing::new(self.issuer.key().serialize_pem()),
+        )
     }
 
     /// Whose SVIDs this signs.
@@ -207,31 +226,48 @@ impl Authority {
         now: Timestamp,
     ) -> Result<Signed, AuthorityError> {
         if id.trust_domain() != self.trust_domain() {
-            return Err(AuthorityError::TrustDomain { id: id.clone(), ours: self.trust_domain().clone() });
+            return Err(AuthorityError::TrustDomain {
+                id: id.clone(),
+                ours: self.trust_domain().clone(),
+            });
         }
         if now >= self.not_after {
             return Err(AuthorityError::RootExpired);
         }
         let public_key = requested_key(csr_pem)?;
-        let end = now.checked_add(ttl.min(MAX_TTL)).unwrap_or(self.not_after).min(self.not_after);
+        let end = now
+            .checked_add(ttl.min(MAX_TTL))
+            .unwrap_or(self.not_after)
+            .min(self.not_after);
 
         let mut params = base_params(now, end)?;
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
         params.use_authority_key_identifier_extension = true;
         params.subject_alt_names = vec![SanType::URI(id.to_string().try_into()?)];
         if dns_names.len() > MAX_DNS_NAMES {
-            return Err(AuthorityError::Signing(format!("more than {MAX_DNS_NAMES} DNS names")));
+            return Err(AuthorityError::Signing(format!(
+                "more than {MAX_DNS_NAMES} DNS names"
+            )));
         }
         for name in dns_names {
-            let error = || AuthorityError::DnsName(agentd_base::text::clip(name, agentd_base::limit::FOREIGN_CHARS));
+            let error =
+                || AuthorityError::DnsName(agentd_base::text::clip(name, agentd_base::limit::FOREIGN_CHARS));
             DnsName::try_from(name.as_str()).map_err(|_| error())?;
-            params.subject_alt_names.push(SanType::DnsName(name.clone().try_into().map_err(|_| error())?));
+            params
+                .subject_alt_names
+                .push(SanType::DnsName(name.clone().try_into().map_err(|_| error())?));
         }
         let certificate = params.signed_by(&public_key, &self.issuer)?;
         let expires_at = Timestamp::from_second(end.as_second()).unwrap_or(end);
-        Ok(Signed { chain_pem: certificates_to_pem(&[certificate.der().clone()]), expires_at })
+        Ok(Signed {
+            chain_pem: certificates_to_pem(&[certificate.der().clone()]),
+            expires_at,
+        })
     }
 
     /// An SVID for the process that holds this authority: issuer and controllers sign their own.
@@ -247,7 +283,12 @@ impl Authority {
     ) -> Result<Svid, AuthorityError> {
         let (key, csr) = new_key_and_csr()?;
         let signed = self.sign_svid(&csr, id, dns_names, ttl, now)?;
-        Ok(Svid::from_pem(signed.chain_pem.as_bytes(), key.as_bytes(), &self.bundle, now)?)
+        Ok(Svid::from_pem(
+            signed.chain_pem.as_bytes(),
+            key.as_bytes(),
+            &self.bundle,
+            now,
+        )?)
     }
 }
 
@@ -270,7 +311,9 @@ fn base_params(now: Timestamp, end: Timestamp) -> Result<CertificateParams, Auth
     params.not_before = time(now.checked_sub(BACKDATE).unwrap_or(now))?;
     params.not_after = time(end)?;
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::OrganizationName, ORGANIZATION);
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, ORGANIZATION);
     // 126 random bits; never negative, never zero, always 16 bytes.
     let mut serial = random::<16>()?;
     if let Some(first) = serial.first_mut() {
@@ -294,13 +337,22 @@ fn requested_key(csr_pem: &str) -> Result<SubjectPublicKeyInfo, AuthorityError> 
     if !rest.is_empty() {
         return Err(AuthorityError::Csr("bytes after the request"));
     }
-    csr.verify_signature().map_err(|_| AuthorityError::Csr("it is not signed by its own key"))?;
     let key = &csr.certification_request_info.subject_pki;
-    match key.parsed().map_err(|_| AuthorityError::Csr("its key cannot be read"))? {
+    match key
+        .parsed()
+        .map_err(|_| AuthorityError::Csr("its key cannot be read"))?
+    {
         PublicKey::EC(ec) if matches!(ec.key_size(), 256 | 384) => {}
         PublicKey::RSA(rsa) if RSA_BITS.contains(&rsa.key_size()) && rsa.exponent == RSA_EXPONENT => {}
-        PublicKey::RSA(_) => return Err(AuthorityError::Csr("an RSA key has 2048 to 4096 bits and exponent 65537")),
+        PublicKey::RSA(_) => {
+            return Err(AuthorityError::Csr(
+                "an RSA key has 2048 to 4096 bits and exponent 65537",
+            ));
+        }
         _ => return Err(AuthorityError::Csr(KEY_KINDS)),
     }
-    SubjectPublicKeyInfo::from_der(key.raw).map_err(|_| AuthorityError::Csr(KEY_KINDS))
+    let public_key = SubjectPublicKeyInfo::from_der(key.raw).map_err(|_| AuthorityError::Csr(KEY_KINDS))?;
+    csr.verify_signature()
+        .map_err(|_| AuthorityError::Csr("it is not signed by its own key"))?;
+    Ok(public_key)
 }

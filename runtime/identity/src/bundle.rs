@@ -62,8 +62,10 @@ impl Bundle {
         }
         let mut roots = Vec::new();
         for (at, certificate) in CertificateDer::pem_slice_iter(pem).enumerate() {
-            let certificate =
-                certificate.map_err(|e| BundleError::Root { index: at + 1, problem: e.to_string() })?;
+            let certificate = certificate.map_err(|e| BundleError::Root {
+                index: at + 1,
+                problem: e.to_string(),
+            })?;
             roots.push(certificate);
         }
         Self::new(trust_domain, roots)
@@ -73,11 +75,17 @@ impl Bundle {
     ///
     /// # Errors
     /// When there is none, one of them is not a CA's, or there are too many.
-    pub fn new(trust_domain: TrustDomain, certificates: Vec<CertificateDer<'static>>) -> Result<Self, BundleError> {
+    pub fn new(
+        trust_domain: TrustDomain,
+        certificates: Vec<CertificateDer<'static>>,
+    ) -> Result<Self, BundleError> {
         let mut roots: Vec<CertificateDer<'static>> = Vec::new();
         let mut store = RootCertStore::empty();
         for (at, certificate) in certificates.into_iter().enumerate() {
-            let error = |problem: String| BundleError::Root { index: at + 1, problem };
+            let error = |problem: String| BundleError::Root {
+                index: at + 1,
+                problem,
+            };
             if roots.contains(&certificate) {
                 continue;
             }
@@ -96,8 +104,15 @@ impl Bundle {
         }
         let path = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider())
             .build()
-            .map_err(|e| BundleError::Root { index: 1, problem: e.to_string() })?;
-        Ok(Self { trust_domain, roots, path })
+            .map_err(|e| BundleError::Root {
+                index: 1,
+                problem: e.to_string(),
+            })?;
+        Ok(Self {
+            trust_domain,
+            roots,
+            path,
+        })
     }
 
     /// Whose roots these are.
@@ -131,6 +146,9 @@ impl Eq for Bundle {}
 
 impl std::fmt::Debug for Bundle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bundle").field("trust_domain", &self.trust_domain).field("roots", &self.roots.len()).finish()
+        f.debug_struct("Bundle")
+            .field("trust_domain", &self.trust_domain)
+            .field("roots", &self.roots.len())
+            .finish()
     }
 }

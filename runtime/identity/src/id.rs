@@ -82,7 +82,10 @@ impl SpiffeId {
     ) -> Result<Self, IdError> {
         if namespace.contains('/') || service_account.contains('/') {
             let id = clip(&format!("{namespace}/{service_account}"), SHOWN_CHARS);
-            return Err(IdError::Id { id, problem: "a name in it contains a slash" });
+            return Err(IdError::Id {
+                id,
+                problem: "a name in it contains a slash",
+            });
         }
         format!("{SCHEME}{trust_domain}/ns/{namespace}/sa/{service_account}").parse()
     }
@@ -109,13 +112,20 @@ impl FromStr for SpiffeId {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let error = |problem| IdError::Id { id: clip(text, SHOWN_CHARS), problem };
+        let error = |problem| IdError::Id {
+            id: clip(text, SHOWN_CHARS),
+            problem,
+        };
         if text.len() > MAX_BYTES {
             return Err(error("it is longer than 2048 bytes"));
         }
-        let rest = text.strip_prefix(SCHEME).ok_or_else(|| error("it does not begin with `spiffe://`"))?;
+        let rest = text
+            .strip_prefix(SCHEME)
+            .ok_or_else(|| error("it does not begin with `spiffe://`"))?;
         let split = rest.find('/').ok_or_else(|| error("it has no path"))?;
-        let (domain, path) = rest.split_at_checked(split).ok_or_else(|| error("it has no path"))?;
+        let (domain, path) = rest
+            .split_at_checked(split)
+            .ok_or_else(|| error("it has no path"))?;
         let trust_domain = domain.parse().map_err(|_| {
             error("its trust domain is not 1 to 255 characters of a-z, 0-9, `.`, `-` and `_`")
         })?;
@@ -127,10 +137,15 @@ impl FromStr for SpiffeId {
             }
             let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
             if !segment.bytes().all(allowed) {
-                return Err(error("its path has characters other than a-z, A-Z, 0-9, `.`, `-` and `_`"));
+                return Err(error(
+                    "its path has characters other than a-z, A-Z, 0-9, `.`, `-` and `_`",
+                ));
             }
         }
-        Ok(Self { trust_domain, path: path.to_owned() })
+        Ok(Self {
+            trust_domain,
+            path: path.to_owned(),
+        })
     }
 }
 
@@ -160,13 +175,17 @@ impl Serialize for SpiffeId {
 
 impl<'de> Deserialize<'de> for TrustDomain {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
 impl<'de> Deserialize<'de> for SpiffeId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -220,10 +239,26 @@ mod tests {
     fn of_a_service_account_and_back() {
         let td: TrustDomain = "k3.agentd.internal".parse().unwrap();
         let id = SpiffeId::of_service_account(&td, "support", "triage-agent").unwrap();
-        assert_eq!(id.to_string(), "spiffe://k3.agentd.internal/ns/support/sa/triage-agent");
+        assert_eq!(
+            id.to_string(),
+            "spiffe://k3.agentd.internal/ns/support/sa/triage-agent"
+        );
         assert_eq!(id.service_account(), Some(("support", "triage-agent")));
-        assert_eq!("spiffe://td/ns/a/sa/b/c".parse::<SpiffeId>().unwrap().service_account(), None);
-        for (ns, sa) in [("a/sa/b", "c"), ("a", "b/c"), ("", "c"), ("a", ""), ("..", "a"), ("a", ".")] {
+        assert_eq!(
+            "spiffe://td/ns/a/sa/b/c"
+                .parse::<SpiffeId>()
+                .unwrap()
+                .service_account(),
+            None
+        );
+        for (ns, sa) in [
+            ("a/sa/b", "c"),
+            ("a", "b/c"),
+            ("", "c"),
+            ("a", ""),
+            ("..", "a"),
+            ("a", "."),
+        ] {
             assert!(SpiffeId::of_service_account(&td, ns, sa).is_err(), "{ns} {sa}");
         }
     }
@@ -232,7 +267,10 @@ mod tests {
     fn serialised_as_its_text_and_checked_on_the_way_in() {
         let id: SpiffeId = "spiffe://td/a".parse().unwrap();
         assert_eq!(serde_json::to_string(&id).unwrap(), r#""spiffe://td/a""#);
-        assert_eq!(serde_json::from_str::<SpiffeId>(r#""spiffe://td/a""#).unwrap(), id);
+        assert_eq!(
+            serde_json::from_str::<SpiffeId>(r#""spiffe://td/a""#).unwrap(),
+            id
+        );
         assert!(serde_json::from_str::<SpiffeId>(r#""spiffe://td""#).is_err());
         assert!(serde_json::from_str::<TrustDomain>(r#""TD""#).is_err());
     }
@@ -276,11 +314,15 @@ mod tests {
         let mut parts = text["spiffe://".len()..].split('/');
         let domain = parts.next().unwrap_or_default();
         let segments: Vec<&str> = parts.collect();
-        let domain_ok = !domain.is_empty() && domain.chars().all(|c| "abcdefghijklmnopqrstuvwxyz0123456789.-_".contains(c));
+        let domain_ok = !domain.is_empty()
+            && domain
+                .chars()
+                .all(|c| "abcdefghijklmnopqrstuvwxyz0123456789.-_".contains(c));
         domain_ok
             && !segments.is_empty()
             && segments.iter().all(|s| {
-                !["", ".", ".."].contains(s) && s.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c))
+                !["", ".", ".."].contains(s)
+                    && s.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c))
             })
     }
 }

@@ -27,7 +27,10 @@ pub fn new_key_and_csr() -> Result<(Zeroizing<String>, String), RequestError> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(error)?;
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    let csr = params.serialize_request(&key).and_then(|csr| csr.pem()).map_err(error)?;
+    let csr = params
+        .serialize_request(&key)
+        .and_then(|csr| csr.pem())
+        .map_err(error)?;
     Ok((Zeroizing::new(key.serialize_pem()), csr))
 }
 

@@ -43,7 +43,10 @@ pub struct IdentitySource {
 impl IdentitySource {
     /// No SVID and no bundle yet.
     pub fn new(trust_domain: TrustDomain) -> Self {
-        Self { trust_domain, current: Arc::new(watch::Sender::new(Arc::new(Snapshot::default()))) }
+        Self {
+            trust_domain,
+            current: Arc::new(watch::Sender::new(Arc::new(Snapshot::default()))),
+        }
     }
 
     /// The trust domain of this process.
@@ -71,7 +74,10 @@ impl IdentitySource {
             if snapshot.bundle.as_deref() == Some(&bundle) {
                 return false;
             }
-            *snapshot = Arc::new(Snapshot { svid: snapshot.svid.clone(), bundle: Some(Arc::new(bundle)) });
+            *snapshot = Arc::new(Snapshot {
+                svid: snapshot.svid.clone(),
+                bundle: Some(Arc::new(bundle)),
+            });
             true
         });
         Ok(())
@@ -84,7 +90,10 @@ impl IdentitySource {
     pub fn set_svid(&self, svid: Svid) -> Result<(), SourceError> {
         self.check(svid.id().trust_domain())?;
         self.current.send_modify(|snapshot| {
-            *snapshot = Arc::new(Snapshot { svid: Some(Arc::new(svid)), bundle: snapshot.bundle.clone() });
+            *snapshot = Arc::new(Snapshot {
+                svid: Some(Arc::new(svid)),
+                bundle: snapshot.bundle.clone(),
+            });
         });
         Ok(())
     }
@@ -93,6 +102,9 @@ impl IdentitySource {
         if *found == self.trust_domain {
             return Ok(());
         }
-        Err(SourceError { ours: self.trust_domain.clone(), found: found.clone() })
+        Err(SourceError {
+            ours: self.trust_domain.clone(),
+            found: found.clone(),
+        })
     }
 }

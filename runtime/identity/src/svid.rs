@@ -66,7 +66,9 @@ impl Svid {
     /// Says what is wrong; nothing of the key is in the text.
     pub fn from_pem(chain: &[u8], key: &[u8], bundle: &Bundle, now: Timestamp) -> Result<Self, SvidError> {
         if chain.len() > MAX_BYTES || key.len() > MAX_BYTES {
-            return Err(SvidError::Chain(format!("chain or key has more than {MAX_BYTES} bytes")));
+            return Err(SvidError::Chain(format!(
+                "chain or key has more than {MAX_BYTES} bytes"
+            )));
         }
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
             .collect::<Result<_, _>>()
@@ -89,9 +91,18 @@ impl Svid {
         if chain.len() > MAX_CHAIN {
             return Err(SvidError::Chain(format!("more than {MAX_CHAIN} certificates")));
         }
-        let first = chain.first().ok_or_else(|| SvidError::Chain("no certificate".to_owned()))?;
-        let Leaf { id, not_before, not_after } = Leaf::parse(first)?;
-        let snapshot = Snapshot { svid: None, bundle: Some(Arc::new(bundle.clone())) };
+        let first = chain
+            .first()
+            .ok_or_else(|| SvidError::Chain("no certificate".to_owned()))?;
+        let Leaf {
+            id,
+            not_before,
+            not_after,
+        } = Leaf::parse(first)?;
+        let snapshot = Snapshot {
+            svid: None,
+            bundle: Some(Arc::new(bundle.clone())),
+        };
         peer_svid(&chain, &snapshot, now)?;
 
         let key = Zeroizing::new(key);
@@ -101,7 +112,14 @@ impl Svid {
             .map_err(|_| SvidError::Key("its algorithm or encoding is not supported".to_owned()))?;
         let certified = CertifiedKey::new(chain.clone(), signer);
         certified.keys_match().map_err(|_| SvidError::KeyMismatch)?;
-        Ok(Self { id, chain, key, issued_at: not_before, expires_at: not_after, certified: Arc::new(certified) })
+        Ok(Self {
+            id,
+            chain,
+            key,
+            issued_at: not_before,
+            expires_at: not_after,
+            certified: Arc::new(certified),
+        })
     }
 
     /// Who this is.
@@ -131,7 +149,10 @@ impl Svid {
             PrivateKeyDer::Sec1(_) => "EC PRIVATE KEY",
             _ => "PRIVATE KEY",
         };
-        Zeroizing::new(pem::encode_config(&pem::Pem::new(label, self.key.secret_der()), unix_lines()))
+        Zeroizing::new(pem::encode_config(
+            &pem::Pem::new(label, self.key.secret_der()),
+            unix_lines(),
+        ))
     }
 
     /// `notBefore` of the leaf.

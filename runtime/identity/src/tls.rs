@@ -9,7 +9,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{ClientConfig, ResolvesClientCert, Resumption};
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerConfig};
+use rustls::server::{ClientHello, NoClientAuth, NoServerSessionStorage, ResolvesServerCert, ServerConfig};
 use rustls::sign::CertifiedKey;
 use rustls::{CommonState, DigitallySignedStruct, DistinguishedName, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
@@ -23,6 +23,8 @@ use crate::verify::{VerifyError, peer_svid};
 /// Whether a client must have an SVID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientAuth {
+    /// Not asked for: callers prove themselves in another way, as they do to the issuer.
+    NotRequested,
     /// Asked for; a client without one is let in, without an identity. One that does not verify ends the handshake.
     Requested,
     /// A client without one is turned away in the handshake.
@@ -41,7 +43,13 @@ pub fn client_config_without_svid(source: &IdentitySource, expected: SpiffeId) -
 
 /// A server that shows the source's SVID. Before there is one, every handshake fails.
 pub fn server_config(source: &IdentitySource, client_auth: ClientAuth) -> ServerConfig {
-    let verifier = Arc::new(ClientVerifier { source: source.clone(), client_auth });
+    let verifier: Arc<dyn ClientCertVerifier> = match client_auth {
+        ClientAuth::NotRequested => Arc::new(NoClientAuth),
+        ClientAuth::Requested | ClientAuth::Required => Arc::new(ClientVerifier {
+            source: source.clone(),
+            client_auth,
+        }),
+    };
     let mut config = ServerConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(Own(source.clone())));
@@ -60,7 +68,10 @@ pub fn peer_id(connection: &CommonState) -> Option<SpiffeId> {
 fn client(source: &IdentitySource, expected: SpiffeId, own: Arc<dyn ResolvesClientCert>) -> ClientConfig {
     let mut config = ClientConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(ServerVerifier { source: source.clone(), expected }))
+        .with_custom_certificate_verifier(Arc::new(ServerVerifier {
+            source: source.clone(),
+            expected,
+        }))
         .with_client_cert_resolver(own);
     config.resumption = Resumption::disabled();
     config
@@ -84,7 +95,11 @@ impl ServerCertVerifier for ServerVerifier {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let found = verified(&self.source, end_entity, intermediates, now)?;
         if found != self.expected {
-            return Err(VerifyError::Unexpected { expected: self.expected.clone(), found }.into());
+            return Err(VerifyError::Unexpected {
+                expected: self.expected.clone(),
+                found,
+            }
+            .into());
         }
         Ok(ServerCertVerified::assertion())
     }

@@ -98,6 +98,14 @@ impl From<VerifyError> for rustls::Error {
     }
 }
 
+/// What a TLS error means, in words: rustls itself shows an error of ours in its debug form.
+pub fn explain(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::Other(other)) => other.0.to_string(),
+        other => other.to_string(),
+    }
+}
+
 /// The ID that a chain (leaf first) proves at `now` against the bundle in `snapshot`.
 ///
 /// # Errors
@@ -111,9 +119,15 @@ pub fn peer_svid(
     let Leaf { id, .. } = Leaf::parse(first)?;
     let bundle = snapshot.bundle.as_ref().ok_or(VerifyError::NoBundle)?;
     if id.trust_domain() != bundle.trust_domain() {
-        return Err(VerifyError::ForeignTrustDomain { id, ours: bundle.trust_domain().clone() });
+        return Err(VerifyError::ForeignTrustDomain {
+            id,
+            ours: bundle.trust_domain().clone(),
+        });
     }
-    match bundle.path_verifier().verify_client_cert(first, intermediates, unix_time(now)) {
+    match bundle
+        .path_verifier()
+        .verify_client_cert(first, intermediates, unix_time(now))
+    {
         Ok(_) => Ok(id),
         Err(rustls::Error::InvalidCertificate(problem)) => Err(match problem {
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => VerifyError::Expired(id),
@@ -121,8 +135,14 @@ pub fn peer_svid(
                 VerifyError::NotYetValid(id)
             }
             CertificateError::UnknownIssuer => VerifyError::UnknownIssuer(id),
-            other => VerifyError::Chain { id, problem: format!("{other:?}") },
+            other => VerifyError::Chain {
+                id,
+                problem: format!("{other:?}"),
+            },
         }),
-        Err(other) => Err(VerifyError::Chain { id, problem: other.to_string() }),
+        Err(other) => Err(VerifyError::Chain {
+            id,
+            problem: other.to_string(),
+        }),
     }
 }
