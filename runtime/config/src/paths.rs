@@ -72,9 +72,12 @@ impl Leaf {
     /// A document with nothing but this leaf, read from the text of a variable or flag; `source` says which.
     pub fn document(&self, text: &str, source: &str) -> Result<Value, Fault> {
         let value = self.value(text, source)?;
-        Ok(self.path.rsplit('.').fold(value, |inner, key| {
-            Value::Object(std::iter::once((key.to_owned(), inner)).collect())
-        }))
+        let keys = self.path.rsplit('.').map(str::to_owned);
+        let mut document = keys.fold(value, |inner, key| {
+            Value::Object([(key, inner)].into_iter().collect())
+        });
+        crate::parse::expand(&mut document)?;
+        Ok(document)
     }
 
     fn value(&self, text: &str, source: &str) -> Result<Value, Fault> {
