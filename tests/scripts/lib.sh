@@ -6,7 +6,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 SCRIPTS=$ROOT/tests/scripts
 CLUSTER=$ROOT/tests/cluster/cluster.sh
 # What is built or fetched once per machine; every clone shares it. Keyed by content.
-CACHE=$(realpath -m "${AGENTD_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/agentd}")
+CACHE=$(realpath -m "${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/agentd")
 # Compiled dependencies are shared by all clones too, unless the caller has a folder of their own.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$CACHE/target}
 # The running test clusters; each kind has its own, so that a demo and a test do not meet.

@@ -1,0 +1,48 @@
+# Everything here is also a script of its own under tests/; this is the list of them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+S := tests/scripts
+
+.PHONY: help demo test lint generate test-unit test-api test-e2e soak bench runtime-binary images clean distclean
+
+help: ## this list
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-16s %s\n' "$$name" "$$text"; done
+
+demo: ## the main job: a cluster, the install, an agent with two MCP servers, a message and its answer
+	tests/demo/demo.sh
+
+test: ## everything that must hold: lint, generated files, unit tests, API server suite, one-node suite
+	$(S)/test.sh lint generate unit api e2e
+
+lint: ## formatting, clippy, dependencies, shell scripts, charts
+	$(S)/test.sh lint
+
+generate: ## writes the generated files again: CRDs, chart copies, manifests/install.yaml
+	$(S)/generate.sh
+
+test-unit: ## the tests that need no cluster
+	$(S)/test.sh unit
+
+test-api: ## the operator and the issuer against a real API server
+	$(S)/test.sh api
+
+test-e2e: ## real pods on one node: install, agents, refusals, deletion
+	$(S)/test.sh e2e
+
+soak: ## the long versions of tests: more rounds of random input, ten minutes without a write
+	$(S)/test.sh soak
+
+bench: ## one JSON line for each measure: name, value, unit, n
+	@tests/benches/bench.sh
+
+runtime-binary: ## builds the static release binaries; the last line is the path of agentd
+	@folder=$$($(S)/build-static.sh) && echo "$$folder/agentd"
+
+images: ## makes the images of agentd and agentd-operator as OCI files; prints NAME FILE
+	@$(S)/images.sh product
+
+clean: ## ends the clusters of demo and tests and removes their state; what was built stays
+	$(S)/clean.sh
+
+distclean: clean ## also removes what was built and fetched
+	$(S)/clean.sh all
