@@ -55,7 +55,11 @@ impl Body {
         while let Some(chunk) = self.stream.next().await {
             let chunk = chunk?;
             if collected.len().saturating_add(chunk.len()) > limit {
-                return Err(NetError::TooLarge { host: self.host, what: "body", limit });
+                return Err(NetError::TooLarge {
+                    host: self.host,
+                    what: "body",
+                    limit,
+                });
             }
             collected.extend_from_slice(&chunk);
         }
@@ -87,9 +91,14 @@ impl Body {
             let (mut stream, mut measure, host) = state?;
             let chunk = stream.next().await?;
             match chunk {
-                Ok(chunk) if measure.take(&chunk) > max => {
-                    Some((Err(NetError::TooLarge { host, what: "one event", limit: max }), None))
-                }
+                Ok(chunk) if measure.take(&chunk) > max => Some((
+                    Err(NetError::TooLarge {
+                        host,
+                        what: "one event",
+                        limit: max,
+                    }),
+                    None,
+                )),
                 Ok(chunk) => Some((Ok(chunk), Some((stream, measure, host)))),
                 Err(error) => Some((Err(error), None)),
             }
@@ -108,7 +117,14 @@ fn until(
         let (mut stream, host) = state?;
         match tokio::time::timeout_at(deadline.at, stream.next()).await {
             Ok(chunk) => chunk.map(|chunk| (chunk, Some((stream, host)))),
-            Err(_) => Some((Err(NetError::Timeout { host, phase: Phase::Total, limit: deadline.limit }), None)),
+            Err(_) => Some((
+                Err(NetError::Timeout {
+                    host,
+                    phase: Phase::Total,
+                    limit: deadline.limit,
+                }),
+                None,
+            )),
         }
     })
     .boxed()
@@ -153,13 +169,19 @@ mod tests {
     use super::*;
 
     fn body(chunks: &[&[u8]], limit: usize) -> Body {
-        let chunks: Vec<_> = chunks.iter().map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
+        let chunks: Vec<_> = chunks
+            .iter()
+            .map(|chunk| Ok(Bytes::copy_from_slice(chunk)))
+            .collect();
         Body::new(stream::iter(chunks).boxed(), "h:1".into(), limit, None)
     }
 
     #[tokio::test]
     async fn a_body_is_taken_whole_or_refused() {
-        assert_eq!(body(&[b"abc", b"def"], 6).bytes().await.unwrap().as_ref(), b"abcdef");
+        assert_eq!(
+            body(&[b"abc", b"def"], 6).bytes().await.unwrap().as_ref(),
+            b"abcdef"
+        );
         let error = body(&[b"abc", b"def"], 5).bytes().await.unwrap_err();
         assert_eq!(error.to_string(), "h:1 sent more than 5 bytes of body");
         assert_eq!(body(&[b"abc", b"def"], 1).prefix(4).await.as_ref(), b"abcd");
@@ -170,18 +192,38 @@ mod tests {
         for end in ["\n\n", "\r\n\r\n", "\r\r"] {
             let event = format!("data: 12345678{end}");
             let chunks: Vec<&[u8]> = std::iter::repeat_n(event.as_bytes(), 100).collect();
-            assert_eq!(body(&chunks, 1).events(17).collect::<Vec<_>>().await.len(), 100, "{end:?}");
+            assert_eq!(
+                body(&chunks, 1).events(17).collect::<Vec<_>>().await.len(),
+                100,
+                "{end:?}"
+            );
         }
-        let outcome: Vec<_> = body(&[b"data: 1\n\ndata: ", b"123456", b"7890", b"more"], 1).events(15).collect().await;
+        let outcome: Vec<_> = body(&[b"data: 1\n\ndata: ", b"123456", b"7890", b"more"], 1)
+            .events(15)
+            .collect()
+            .await;
         assert_eq!(outcome.len(), 3);
-        assert!(matches!(outcome.last(), Some(Err(NetError::TooLarge { what: "one event", limit: 15, .. }))));
+        assert!(matches!(
+            outcome.last(),
+            Some(Err(NetError::TooLarge {
+                what: "one event",
+                limit: 15,
+                ..
+            }))
+        ));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_whole_exchange_has_a_clock() {
         let limit = Duration::from_secs(3);
-        let deadline = Deadline { at: Instant::now() + limit, limit };
+        let deadline = Deadline {
+            at: Instant::now() + limit,
+            limit,
+        };
         let body = Body::new(stream::pending().boxed(), "h:1".into(), 1, Some(deadline));
-        assert_eq!(body.bytes().await.unwrap_err().to_string(), "h:1: the whole exchange took longer than 3s");
+        assert_eq!(
+            body.bytes().await.unwrap_err().to_string(),
+            "h:1: the whole exchange took longer than 3s"
+        );
     }
 }

@@ -15,7 +15,7 @@ use url::Url;
 use crate::body::{Body, Deadline};
 use crate::destination::Destination;
 use crate::error::{NetError, Phase};
-use crate::fault;
+use crate::fault::{self, Trust};
 use crate::resolve::{SharedLookup, SystemLookup, resolve};
 use crate::sign::{RequestSigner, SecretValue, header_value};
 use crate::tls::{Tls, TlsMode};
@@ -45,7 +45,11 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(10), response: Some(Duration::from_secs(60)), total: None }
+        Self {
+            connect: Duration::from_secs(10),
+            response: Some(Duration::from_secs(60)),
+            total: None,
+        }
     }
 }
 
@@ -60,7 +64,10 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { header_bytes: 64 * 1024, body_bytes: 16 * 1024 * 1024 }
+        Self {
+            header_bytes: 64 * 1024,
+            body_bytes: 16 * 1024 * 1024,
+        }
     }
 }
 
@@ -107,7 +114,7 @@ pub struct HttpClient(Arc<Inner>);
 struct Inner {
     destination: Destination,
     options: Options,
-    tls: Option<Tls>,
+    tls: Tls,
     http: reqwest::Client,
 }
 
@@ -129,12 +136,25 @@ impl HttpClient {
         lookup: SharedLookup,
     ) -> Result<Self, NetError> {
         let invalid = |error: reqwest::Error| NetError::Invalid(error.to_string());
-        let tls = if destination.is_plaintext() { None } else { Some(Tls::new(&options.tls)?) };
-        let mut builder = reqwest::Client::builder()
+        // Plain http has a config too: without one, reqwest asks for the platform's roots.
+        let tls = Tls::new(&options.tls)?;
+        let mut config = tls.config.clone();
+        // Another name in SNI than in `Host` works in HTTP/1.1 alone: HTTP/2 has one name for both.
+        let alpn: &[&[u8]] = if options.tls.server_name().is_some() {
+            &[b"http/1.1"]
+        } else {
+            &[b"h2", b"http/1.1"]
+        };
+        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        let builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(config)
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
-            .dns_resolver(Pinned { destination: destination.clone(), lookup })
+            .dns_resolver(Pinned {
+                destination: destination.clone(),
+                lookup,
+            })
             .connect_timeout(options.timeouts.connect)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .pool_idle_timeout(IDLE_TIME)
@@ -147,16 +167,13 @@ impl HttpClient {
             .http2_max_header_list_size(u32::try_from(options.limits.header_bytes).unwrap_or(u32::MAX))
             .http2_keep_alive_interval(KEEPALIVE)
             .http2_keep_alive_timeout(KEEPALIVE);
-        if let Some(tls) = &tls {
-            let mut config = tls.config.clone();
-            // Another name in SNI than in `Host` works in HTTP/1.1 alone: HTTP/2 has one name for both.
-            let alpn: &[&[u8]] =
-                if options.tls.server_name().is_some() { &[b"http/1.1"] } else { &[b"h2", b"http/1.1"] };
-            config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
-            builder = builder.tls_backend_preconfigured(config);
-        }
         let http = builder.build().map_err(invalid)?;
-        let client = Self(Arc::new(Inner { destination, options, tls, http }));
+        let client = Self(Arc::new(Inner {
+            destination,
+            options,
+            tls,
+            http,
+        }));
         client.dial_url(client.0.destination.url())?;
         Ok(client)
     }
@@ -181,7 +198,10 @@ impl HttpClient {
                 Some(next) => url = next,
             }
         }
-        Err(NetError::Refused(format!("{} redirects in a circle", self.authority())))
+        Err(NetError::Refused(format!(
+            "{} redirects in a circle",
+            self.authority()
+        )))
     }
 
     /// Sends a request whose body is a stream: once, unsigned, without following redirects. For our own upstream.
@@ -193,7 +213,9 @@ impl HttpClient {
         let (mut parts, body) = request.into_parts();
         let url = self.target(&parts.uri)?;
         self.add_headers(&mut parts.headers)?;
-        let response = self.dispatch(&url, parts, reqwest::Body::wrap_stream(body), started).await?;
+        let response = self
+            .dispatch(&url, parts, reqwest::Body::wrap_stream(body), started)
+            .await?;
         self.take(response, started)
     }
 
@@ -210,7 +232,10 @@ impl HttpClient {
             _ => Url::parse(&uri.to_string()).map_err(|error| NetError::Invalid(error.to_string()))?,
         };
         if !self.0.destination.same_origin(&url) {
-            return Err(NetError::Invalid(format!("this client is for {} alone", self.authority())));
+            return Err(NetError::Invalid(format!(
+                "this client is for {} alone",
+                self.authority()
+            )));
         }
         Ok(url)
     }
@@ -225,7 +250,9 @@ impl HttpClient {
     ) -> Result<reqwest::Response, NetError> {
         let first = self.once(url, parts, body, started).await;
         match first {
-            Err(NetError::Interrupted { .. }) if is_replayable(parts) => self.once(url, parts, body, started).await,
+            Err(NetError::Interrupted { .. }) if is_replayable(parts) => {
+                self.once(url, parts, body, started).await
+            }
             outcome => outcome,
         }
     }
@@ -238,12 +265,16 @@ impl HttpClient {
         started: Instant,
     ) -> Result<reqwest::Response, NetError> {
         let mut parts = parts.clone();
-        parts.uri = url.as_str().parse().map_err(|_| NetError::Invalid("the URL cannot be sent".into()))?;
+        parts.uri = url
+            .as_str()
+            .parse()
+            .map_err(|_| NetError::Invalid("the URL cannot be sent".into()))?;
         self.add_headers(&mut parts.headers)?;
         if let Some(signer) = &self.0.options.signer {
             signer.sign(&mut parts, body).await?;
         }
-        self.dispatch(url, parts, reqwest::Body::from(body.clone()), started).await
+        self.dispatch(url, parts, reqwest::Body::from(body.clone()), started)
+            .await
     }
 
     fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), NetError> {
@@ -263,10 +294,10 @@ impl HttpClient {
         body: reqwest::Body,
         started: Instant,
     ) -> Result<reqwest::Response, NetError> {
-        let Inner { options, tls, http, .. } = &*self.0;
-        if let Some(tls) = tls {
-            tls.refresh()?;
-        }
+        let Inner {
+            options, tls, http, ..
+        } = &*self.0;
+        tls.refresh()?;
         let dialled = self.dial_url(url)?;
         let mut request = reqwest::Request::new(parts.method, dialled);
         *request.headers_mut() = parts.headers;
@@ -286,9 +317,13 @@ impl HttpClient {
             None => answer.await,
             Some(limit) => tokio::time::timeout_at(started + limit, answer)
                 .await
-                .map_err(|_| NetError::Timeout { host: self.authority(), phase, limit })?,
+                .map_err(|_| NetError::Timeout {
+                    host: self.authority(),
+                    phase,
+                    limit,
+                })?,
         };
-        answer.map_err(|error| fault::of_request(&error, &self.authority(), options.timeouts.connect))
+        answer.map_err(|error| self.fault(&error))
     }
 
     /// The URL as reqwest sees it: with the name that TLS asks for. Our resolver knows where it really is.
@@ -307,18 +342,36 @@ impl HttpClient {
     /// Where to go next, for a redirect that may be followed.
     fn next_hop(&self, url: &Url, response: &reqwest::Response) -> Result<Option<Url>, NetError> {
         let status = response.status();
-        let Some(location) = response.headers().get(LOCATION).filter(|_| status.is_redirection()) else {
+        let Some(location) = response
+            .headers()
+            .get(LOCATION)
+            .filter(|_| status.is_redirection())
+        else {
             return Ok(None);
         };
         let refused = |to: &str| {
             let host = self.authority();
-            NetError::Refused(format!("{host} redirects ({}) to {to}, which is not followed; declare that URL", status.as_u16()))
+            NetError::Refused(format!(
+                "{host} redirects ({}) to {to}, which is not followed; declare that URL",
+                status.as_u16()
+            ))
         };
-        let next = location.to_str().ok().and_then(|location| url.join(location).ok());
-        let Some(next) = next else { return Err(refused("something that is not a URL")) };
-        let followed = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT)
-            && self.0.destination.same_origin(&next);
-        if followed { Ok(Some(next)) } else { Err(refused(&next.origin().ascii_serialization())) }
+        let next = location
+            .to_str()
+            .ok()
+            .and_then(|location| url.join(location).ok());
+        let Some(next) = next else {
+            return Err(refused("something that is not a URL"));
+        };
+        let followed = matches!(
+            status,
+            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+        ) && self.0.destination.same_origin(&next);
+        if followed {
+            Ok(Some(next))
+        } else {
+            Err(refused(&next.origin().ascii_serialization()))
+        }
     }
 
     fn take(&self, response: reqwest::Response, started: Instant) -> Result<Response, NetError> {
@@ -326,15 +379,41 @@ impl HttpClient {
         let host = self.authority();
         let status = response.status();
         let headers = response.headers().clone();
-        let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        let size: usize = headers
+            .iter()
+            .map(|(name, value)| name.as_str().len() + value.len())
+            .sum();
         let limit = options.limits.header_bytes;
         if size > limit {
-            return Err(NetError::TooLarge { host, what: "headers", limit });
+            return Err(NetError::TooLarge {
+                host,
+                what: "headers",
+                limit,
+            });
         }
-        let deadline = options.timeouts.total.map(|limit| Deadline { at: started + limit, limit });
-        let (name, connect) = (host.clone(), options.timeouts.connect);
-        let chunks = response.bytes_stream().map_err(move |error| fault::of_request(&error, &name, connect)).boxed();
-        Ok(Response { status, headers, body: Body::new(chunks, host, options.limits.body_bytes, deadline) })
+        let deadline = options.timeouts.total.map(|limit| Deadline {
+            at: started + limit,
+            limit,
+        });
+        let client = self.clone();
+        let chunks = response
+            .bytes_stream()
+            .map_err(move |error| client.fault(&error))
+            .boxed();
+        Ok(Response {
+            status,
+            headers,
+            body: Body::new(chunks, host, options.limits.body_bytes, deadline),
+        })
+    }
+
+    fn fault(&self, error: &reqwest::Error) -> NetError {
+        let Inner { options, .. } = &*self.0;
+        let trust = match options.tls {
+            TlsMode::WebRoots(_) => Trust::Web,
+            TlsMode::Spiffe { .. } | TlsMode::SpiffeServerOnly { .. } => Trust::Spiffe,
+        };
+        fault::of_request(error, &self.authority(), trust, options.timeouts.connect)
     }
 
     fn authority(&self) -> String {
@@ -345,7 +424,10 @@ impl HttpClient {
 fn is_replayable(parts: &request::Parts) -> bool {
     match parts.extensions.get::<Replay>() {
         Some(replay) => *replay == Replay::Safe,
-        None => matches!(parts.method, Method::GET | Method::HEAD | Method::PUT | Method::DELETE),
+        None => matches!(
+            parts.method,
+            Method::GET | Method::HEAD | Method::PUT | Method::DELETE
+        ),
     }
 }
 

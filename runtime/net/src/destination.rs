@@ -60,15 +60,21 @@ impl Destination {
             Declared::Mcp if secure => Bounds::ANY,
             Declared::Mcp => Bounds::LOOPBACK,
             Declared::Model { .. } if secure => Bounds::ANY,
-            Declared::Model { allow_plaintext: true } => Bounds::NOT_PUBLIC,
-            Declared::Model { allow_plaintext: false } => Bounds::LOOPBACK,
+            Declared::Model {
+                allow_plaintext: true,
+            } => Bounds::NOT_PUBLIC,
+            Declared::Model {
+                allow_plaintext: false,
+            } => Bounds::LOOPBACK,
             Declared::Internal if secure => Bounds::ANY,
             Declared::Internal => return Err(error("must be https://")),
             Declared::Upstream if !secure => Bounds::LOOPBACK,
             Declared::Upstream => return Err(error("must be http:// to this host")),
         };
         if bounds == Bounds::LOOPBACK && !names_loopback(&url) {
-            return Err(error("plain http:// is for localhost and loopback addresses; use https://"));
+            return Err(error(
+                "plain http:// is for localhost and loopback addresses; use https://",
+            ));
         }
         Self::build(url, bounds, None)
     }
@@ -153,7 +159,9 @@ fn parse(text: &str) -> Result<Url, DestinationError> {
         return Err(error("must be https://"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(error("must not hold credentials; use headers or auth with a secret reference"));
+        return Err(error(
+            "must not hold credentials; use headers or auth with a secret reference",
+        ));
     }
     if url.fragment().is_some() {
         return Err(error("must not have a fragment (#…)"));
@@ -193,7 +201,9 @@ fn names_loopback(url: &Url) -> bool {
 mod tests {
     use super::*;
 
-    const PLAIN_MODEL: Declared = Declared::Model { allow_plaintext: true };
+    const PLAIN_MODEL: Declared = Declared::Model {
+        allow_plaintext: true,
+    };
 
     #[test]
     fn what_may_be_declared() {
@@ -223,7 +233,13 @@ mod tests {
             ("http://10.0.0.1/mcp", Declared::Mcp, "use https"),
             ("http://localhost.example.com/", Declared::Mcp, "use https"),
             ("http://127.0.0.1.nip.io/", Declared::Mcp, "use https"),
-            ("http://vllm.models.svc/v1", Declared::Model { allow_plaintext: false }, "use https"),
+            (
+                "http://vllm.models.svc/v1",
+                Declared::Model {
+                    allow_plaintext: false,
+                },
+                "use https",
+            ),
             ("http://1.1.1.1/v1", PLAIN_MODEL, "may not leave private networks"),
             ("http://issuer:8443", Declared::Internal, "https"),
             ("https://127.0.0.1", Declared::Upstream, "http://"),

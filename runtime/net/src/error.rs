@@ -12,7 +12,9 @@ pub enum NetError {
     #[error("{0}")]
     Refused(String),
     /// The name does not resolve.
-    #[error("{host} does not resolve ({detail}); is the name right, and does a NetworkPolicy let DNS through?")]
+    #[error(
+        "{host} does not resolve ({detail}); is the name right, and does a NetworkPolicy let DNS through?"
+    )]
     Resolve {
         /// The host.
         host: String,

@@ -4,22 +4,35 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
-use rustls::{AlertDescription, CertificateError};
+use rustls::CertificateError;
 
 use crate::error::{NetError, Phase};
 
+/// How the peer is trusted: what helps depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// Roots and names.
+    Web,
+    /// A SPIFFE ID and the trust bundle.
+    Spiffe,
+}
+
 /// What went wrong with a request. `connect` is the clock of new connections.
-pub(crate) fn of_request(error: &reqwest::Error, host: &str, connect: Duration) -> NetError {
+pub(crate) fn of_request(error: &reqwest::Error, host: &str, trust: Trust, connect: Duration) -> NetError {
     let host = host.to_owned();
     let causes = causes(error);
     if let Some(own) = find::<NetError>(&causes) {
         return own.clone();
     }
-    if let Some(tls) = find::<rustls::Error>(&causes) {
-        return NetError::Tls { host, detail: tls_detail(tls) };
+    if let Some(detail) = tls_fault(&causes, trust) {
+        return NetError::Tls { host, detail };
     }
     if error.is_timeout() && error.is_connect() {
-        return NetError::Timeout { host, phase: Phase::Connect, limit: connect };
+        return NetError::Timeout {
+            host,
+            phase: Phase::Connect,
+            limit: connect,
+        };
     }
     let detail = find::<io::Error>(&causes).map_or_else(|| last(&causes), io_detail);
     if error.is_connect() {
@@ -28,13 +41,16 @@ pub(crate) fn of_request(error: &reqwest::Error, host: &str, connect: Duration) 
     NetError::Interrupted { host, detail }
 }
 
-/// What went wrong while connecting by ourselves.
+/// What went wrong while connecting by ourselves, which is by SPIFFE ID.
 pub(crate) fn of_connect(error: &io::Error, host: &str) -> NetError {
     let causes = causes(error);
     let host = host.to_owned();
-    match find::<rustls::Error>(&causes) {
-        Some(tls) => NetError::Tls { host, detail: tls_detail(tls) },
-        None => NetError::Connect { host, detail: io_detail(error) },
+    match tls_fault(&causes, Trust::Spiffe) {
+        Some(detail) => NetError::Tls { host, detail },
+        None => NetError::Connect {
+            host,
+            detail: io_detail(error),
+        },
     }
 }
 
@@ -42,8 +58,8 @@ pub(crate) fn of_connect(error: &io::Error, host: &str) -> NetError {
 pub(crate) fn of_exchange(error: &hyper::Error, host: &str) -> NetError {
     let causes = causes(error);
     let host = host.to_owned();
-    match find::<rustls::Error>(&causes) {
-        Some(tls) => NetError::Tls { host, detail: tls_detail(tls) },
+    match tls_fault(&causes, Trust::Spiffe) {
+        Some(detail) => NetError::Tls { host, detail },
         None => NetError::Interrupted {
             host,
             detail: find::<io::Error>(&causes).map_or_else(|| last(&causes), io_detail),
@@ -55,7 +71,9 @@ pub(crate) fn of_exchange(error: &hyper::Error, host: &str) -> NetError {
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> Vec<&'a (dyn Error + 'static)> {
     /// Deeper than any chain of these libraries.
     const DEPTH: usize = 16;
-    std::iter::successors(Some(error), |error| below(*error)).take(DEPTH).collect()
+    std::iter::successors(Some(error), |error| below(*error))
+        .take(DEPTH)
+        .collect()
 }
 
 fn below<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
@@ -87,36 +105,59 @@ fn io_detail(error: &io::Error) -> String {
     hint.to_owned()
 }
 
-fn tls_detail(error: &rustls::Error) -> String {
+/// What TLS had to say, if it was TLS. Under HTTP/2 an alert that comes after the handshake, as the refusal of a client
+/// certificate does in TLS 1.3, is left as text alone.
+fn tls_fault(causes: &[&(dyn Error + 'static)], trust: Trust) -> Option<String> {
+    if let Some(error) = find::<rustls::Error>(causes) {
+        return Some(tls_detail(error, trust));
+    }
+    causes
+        .iter()
+        .find_map(|cause| cause.to_string().strip_prefix(ALERT).map(alert_detail))
+}
+
+/// How rustls begins the text of [`rustls::Error::AlertReceived`]; the alert's name follows.
+const ALERT: &str = "received fatal alert: ";
+
+fn alert_detail(name: &str) -> String {
+    match name {
+        "CertificateRequired" => "it demands a client certificate and got none".into(),
+        "UnknownCA"
+        | "BadCertificate"
+        | "CertificateUnknown"
+        | "CertificateExpired"
+        | "CertificateRevoked"
+        | "UnsupportedCertificate"
+        | "DecryptError" => format!("it refused our client certificate ({name})"),
+        "AccessDenied" | "HandshakeFailure" => {
+            "it refused the handshake; it may have no certificate yet, or not accept ours".into()
+        }
+        name => format!("it ended the handshake ({name})"),
+    }
+}
+
+fn tls_detail(error: &rustls::Error, trust: Trust) -> String {
     match error {
         rustls::Error::InvalidCertificate(fault) => match fault {
-            CertificateError::UnknownIssuer => {
+            CertificateError::UnknownIssuer | CertificateError::BadSignature if trust == Trust::Spiffe => {
+                "its certificate was not signed by an authority in our trust bundle".into()
+            }
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "its certificate is signed by a CA that is not trusted; name the CA in tls.ca_file".into()
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 "its certificate is for another name; if that is right, name it in tls.server_name".into()
             }
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired".into(),
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "its certificate has expired".into()
+            }
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                 "its certificate is not valid yet; are the clocks right?".into()
             }
             CertificateError::Other(other) => other.to_string(),
             fault => format!("its certificate is not acceptable: {fault}"),
         },
-        rustls::Error::AlertReceived(alert) => match alert {
-            AlertDescription::CertificateRequired => "it demands a client certificate and got none".into(),
-            AlertDescription::UnknownCA
-            | AlertDescription::BadCertificate
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::CertificateExpired
-            | AlertDescription::CertificateRevoked
-            | AlertDescription::UnsupportedCertificate
-            | AlertDescription::DecryptError => format!("it refused our client certificate ({alert:?})"),
-            AlertDescription::AccessDenied | AlertDescription::HandshakeFailure => {
-                "it refused the handshake; it may have no certificate yet, or not accept ours".into()
-            }
-            alert => format!("it ended the handshake ({alert:?})"),
-        },
+        rustls::Error::AlertReceived(alert) => alert_detail(&format!("{alert:?}")),
         rustls::Error::InvalidMessage(_) => "it does not speak TLS on this port".into(),
         other => other.to_string(),
     }

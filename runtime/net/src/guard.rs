@@ -32,10 +32,26 @@ const LOOPBACK: Verdict = Verdict::Reach(Loopback);
 
 /// Longest prefix first where ranges overlap: the first match counts.
 const V4: &[(Ipv4Addr, u8, Verdict)] = &[
-    (Ipv4Addr::new(100, 100, 100, 200), 32, Never("a cloud metadata address")),
-    (Ipv4Addr::new(168, 63, 129, 16), 32, Never("a cloud metadata address")),
-    (Ipv4Addr::new(192, 0, 0, 192), 32, Never("a cloud metadata address")),
-    (Ipv4Addr::new(255, 255, 255, 255), 32, Never("the broadcast address")),
+    (
+        Ipv4Addr::new(100, 100, 100, 200),
+        32,
+        Never("a cloud metadata address"),
+    ),
+    (
+        Ipv4Addr::new(168, 63, 129, 16),
+        32,
+        Never("a cloud metadata address"),
+    ),
+    (
+        Ipv4Addr::new(192, 0, 0, 192),
+        32,
+        Never("a cloud metadata address"),
+    ),
+    (
+        Ipv4Addr::new(255, 255, 255, 255),
+        32,
+        Never("the broadcast address"),
+    ),
     (Ipv4Addr::new(192, 0, 0, 0), 24, PRIVATE),
     (Ipv4Addr::new(192, 0, 2, 0), 24, PRIVATE),
     (Ipv4Addr::new(192, 88, 99, 0), 24, PRIVATE),
@@ -58,16 +74,32 @@ const V4: &[(Ipv4Addr, u8, Verdict)] = &[
 const V6: &[(Ipv6Addr, u8, Verdict)] = &[
     (Ipv6Addr::UNSPECIFIED, 128, Never("an unspecified address")),
     (Ipv6Addr::LOCALHOST, 128, LOOPBACK),
-    (Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), 128, Never("a cloud metadata address")),
-    (Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254), 128, Never("a cloud metadata address")),
+    (
+        Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+        128,
+        Never("a cloud metadata address"),
+    ),
+    (
+        Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+        128,
+        Never("a cloud metadata address"),
+    ),
     (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0), 64, PRIVATE),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, PRIVATE),
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, PRIVATE),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, PRIVATE),
     (Ipv6Addr::new(0x5f00, 0, 0, 0, 0, 0, 0, 0), 16, PRIVATE),
-    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, Never("a link-local address")),
+    (
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0),
+        10,
+        Never("a link-local address"),
+    ),
     (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, PRIVATE),
-    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, Never("a multicast address")),
+    (
+        Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0),
+        8,
+        Never("a multicast address"),
+    ),
     (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, PRIVATE),
 ];
 
@@ -77,7 +109,11 @@ pub fn judge(address: IpAddr) -> Verdict {
         IpAddr::V4(address) => judge_v4(address),
         IpAddr::V6(address) => match inner(address) {
             Some(inside) => judge_v4(inside),
-            None => lookup(u128::from(address), 128, V6.iter().map(|(net, len, v)| (u128::from(*net), *len, *v))),
+            None => lookup(
+                u128::from(address),
+                128,
+                V6.iter().map(|(net, len, v)| (u128::from(*net), *len, *v)),
+            ),
         },
     }
 }
@@ -86,7 +122,8 @@ fn judge_v4(address: Ipv4Addr) -> Verdict {
     lookup(
         u128::from(u32::from(address)),
         32,
-        V4.iter().map(|(net, len, v)| (u128::from(u32::from(*net)), *len, *v)),
+        V4.iter()
+            .map(|(net, len, v)| (u128::from(u32::from(*net)), *len, *v)),
     )
 }
 
@@ -108,7 +145,9 @@ fn inner(address: Ipv6Addr) -> Option<Ipv4Addr> {
         // Unspecified and loopback are no v4-compatible addresses.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
         // v4-compatible and v4-mapped; NAT64 of RFC 6052 and of RFC 8215.
-        [0, 0, 0, 0, 0, 0 | 0xffff, _, _] | [0x64, 0xff9b, 0, 0, 0, 0, _, _] | [0x64, 0xff9b, 1, ..] => Some(low(0)),
+        [0, 0, 0, 0, 0, 0 | 0xffff, _, _] | [0x64, 0xff9b, 0, 0, 0, 0, _, _] | [0x64, 0xff9b, 1, ..] => {
+            Some(low(0))
+        }
         [0x2002, ..] => Some(low(80)),
         // Teredo carries the client's address inverted.
         [0x2001, 0, ..] => Some(Ipv4Addr::from(!u32::from(low(0)))),
@@ -127,22 +166,34 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     /// Everything that is ever dialled.
-    pub(crate) const ANY: Self = Self { least: Public, most: Loopback };
+    pub(crate) const ANY: Self = Self {
+        least: Public,
+        most: Loopback,
+    };
     /// This host.
-    pub(crate) const LOOPBACK: Self = Self { least: Loopback, most: Loopback };
+    pub(crate) const LOOPBACK: Self = Self {
+        least: Loopback,
+        most: Loopback,
+    };
     /// This host and private networks.
-    pub(crate) const NOT_PUBLIC: Self = Self { least: Private, most: Loopback };
+    pub(crate) const NOT_PUBLIC: Self = Self {
+        least: Private,
+        most: Loopback,
+    };
 
     /// The class of the address when it may be dialled, else the reason against it.
     pub(crate) fn vet(self, address: IpAddr) -> Result<Reach, String> {
         match judge(address) {
             Verdict::Never(what) => Err(format!("{address} is {what}, which is never dialled")),
-            Verdict::Reach(reach) if reach < self.least => {
-                Err(format!("{address} is {}, and plain http may not leave {}", reach.noun(), self.least.inside()))
-            }
-            Verdict::Reach(reach) if reach > self.most => {
-                Err(format!("{address} is {}, more private than the endpoint that led to it", reach.noun()))
-            }
+            Verdict::Reach(reach) if reach < self.least => Err(format!(
+                "{address} is {}, and plain http may not leave {}",
+                reach.noun(),
+                self.least.inside()
+            )),
+            Verdict::Reach(reach) if reach > self.most => Err(format!(
+                "{address} is {}, more private than the endpoint that led to it",
+                reach.noun()
+            )),
             Verdict::Reach(reach) => Ok(reach),
         }
     }
@@ -283,7 +334,13 @@ mod tests {
             Err("10.0.0.1 is a private address, and plain http may not leave this host".into())
         );
         assert_eq!(
-            vet(Bounds { least: Public, most: Public }, "127.0.0.1"),
+            vet(
+                Bounds {
+                    least: Public,
+                    most: Public
+                },
+                "127.0.0.1"
+            ),
             Err("127.0.0.1 is a loopback address, more private than the endpoint that led to it".into())
         );
         assert_eq!(vet(Bounds::NOT_PUBLIC, "127.0.0.1"), Ok(Loopback));

@@ -116,15 +116,34 @@ impl IssuerClient {
     ///
     /// # Errors
     /// When the URL is no https destination.
-    pub fn new(source: IdentitySource, config: IssuerConfig, clock: SharedClock) -> Result<Self, IssuerError> {
+    pub fn new(
+        source: IdentitySource,
+        config: IssuerConfig,
+        clock: SharedClock,
+    ) -> Result<Self, IssuerError> {
         let destination = Destination::declared(&config.url, Declared::Internal)?;
         let options = Options {
-            tls: TlsMode::SpiffeServerOnly { source: source.clone(), expected: config.id.clone() },
-            timeouts: Timeouts { response: Some(REQUEST_TIME), total: Some(REQUEST_TIME), ..Timeouts::default() },
-            limits: Limits { body_bytes: ANSWER_BYTES, ..Limits::default() },
+            tls: TlsMode::SpiffeServerOnly {
+                source: source.clone(),
+                expected: config.id.clone(),
+            },
+            timeouts: Timeouts {
+                response: Some(REQUEST_TIME),
+                total: Some(REQUEST_TIME),
+                ..Timeouts::default()
+            },
+            limits: Limits {
+                body_bytes: ANSWER_BYTES,
+                ..Limits::default()
+            },
             ..Options::default()
         };
-        Ok(Self { http: HttpClient::new(destination, options)?, source, config, clock })
+        Ok(Self {
+            http: HttpClient::new(destination, options)?,
+            source,
+            config,
+            clock,
+        })
     }
 
     /// One request with a new key.
@@ -132,7 +151,12 @@ impl IssuerClient {
     /// # Errors
     /// See [`IssuerError`].
     pub async fn fetch(&self) -> Result<Issued, IssuerError> {
-        let bundle = self.source.current().bundle.clone().ok_or(IssuerError::NoBundle)?;
+        let bundle = self
+            .source
+            .current()
+            .bundle
+            .clone()
+            .ok_or(IssuerError::NoBundle)?;
         let (key, csr) = new_key_and_csr().map_err(|error| IssuerError::Key(error.to_string()))?;
         let token = read_token(&self.config.token_file)?;
         let response = self.http.send(request(csr, &token)?).await?;
@@ -141,36 +165,52 @@ impl IssuerClient {
         if !status.is_success() {
             return Err(refusal(status.as_u16(), &body));
         }
-        let answer: SvidResponse = serde_json::from_slice(&body).map_err(|error| IssuerError::Answer(error.to_string()))?;
-        let svid = Svid::from_pem(answer.certificates.as_bytes(), key.as_bytes(), &bundle, self.clock.now())
-            .map_err(|error| IssuerError::Answer(error.to_string()))?;
+        let answer: SvidResponse =
+            serde_json::from_slice(&body).map_err(|error| IssuerError::Answer(error.to_string()))?;
+        let svid = Svid::from_pem(
+            answer.certificates.as_bytes(),
+            key.as_bytes(),
+            &bundle,
+            self.clock.now(),
+        )
+        .map_err(|error| IssuerError::Answer(error.to_string()))?;
         match &self.config.expected {
-            Some(expected) if expected != svid.id() => {
-                Err(IssuerError::Answer(format!("it is for {}, and this process is {expected}", svid.id())))
-            }
-            _ => Ok(Issued { svid, bundle_pem: answer.bundle }),
+            Some(expected) if expected != svid.id() => Err(IssuerError::Answer(format!(
+                "it is for {}, and this process is {expected}",
+                svid.id()
+            ))),
+            _ => Ok(Issued {
+                svid,
+                bundle_pem: answer.bundle,
+            }),
         }
     }
 }
 
 /// A request that may be sent twice: a second certificate for the same key harms nobody.
 fn request(csr: String, token: &SecretString) -> Result<Request<Bytes>, IssuerError> {
-    let body = serde_json::to_vec(&SvidRequest { csr }).map_err(|error| IssuerError::Key(error.to_string()))?;
+    let body =
+        serde_json::to_vec(&SvidRequest { csr }).map_err(|error| IssuerError::Key(error.to_string()))?;
     let bearer = SecretString::from(format!("Bearer {}", token.expose_secret()));
     let mut request = Request::new(Bytes::from(body));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = http::Uri::from_static(PATH);
-    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    request.headers_mut().insert(AUTHORIZATION, header_value(&AUTHORIZATION, &bearer)?);
+    request
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    request
+        .headers_mut()
+        .insert(AUTHORIZATION, header_value(&AUTHORIZATION, &bearer)?);
     request.extensions_mut().insert(Replay::Safe);
     Ok(request)
 }
 
 fn refusal(status: u16, body: &[u8]) -> IssuerError {
     match serde_json::from_slice::<Refusal>(body) {
-        Ok(Refusal { reason, message }) => {
-            IssuerError::Refused { reason: clip(&reason, 64), message: clip(&message, 512) }
-        }
+        Ok(Refusal { reason, message }) => IssuerError::Refused {
+            reason: clip(&reason, 64),
+            message: clip(&message, 512),
+        },
         Err(_) => IssuerError::Status(status),
     }
 }
@@ -179,7 +219,8 @@ fn read_token(path: &Path) -> Result<SecretString, IssuerError> {
     use std::io::Read as _;
     let fault = |why: String| IssuerError::Token(format!("token file {}: {why}", path.display()));
     let mut text = String::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(SECRET_BYTES + 1).read_to_string(&mut text));
+    let read =
+        std::fs::File::open(path).and_then(|file| file.take(SECRET_BYTES + 1).read_to_string(&mut text));
     let read = read.map_err(|error| fault(error.to_string()))?;
     if read as u64 > SECRET_BYTES {
         return Err(fault("is too long for a token".into()));
@@ -200,7 +241,10 @@ pub struct Renewal {
 }
 
 /// After a failure: from one second to a minute, so that a pod that came first is ready soon after the issuer is.
-pub const PACE: Pace = Pace { first: Duration::from_secs(1), max: Duration::from_secs(60) };
+pub const PACE: Pace = Pace {
+    first: Duration::from_secs(1),
+    max: Duration::from_secs(60),
+};
 
 /// Fetches an SVID and puts it into the source, again at a third of its life (up to a fifth earlier, by chance), and
 /// after failures at `pace` or as soon as the bundle changes. Spawn it; it ends only when it is dropped.
@@ -216,7 +260,12 @@ pub async fn renew(client: IssuerClient, pace: Pace, state: watch::Sender<Renewa
                 let gone = span(svid.issued_at(), client.clock.now());
                 let wait = jittered(life / 3, JITTER).saturating_sub(gone).max(SHORTEST_WAIT);
                 tracing::info!(event = "identity.svid.renewed", spiffe_id = %svid.id(), expires_at = %svid.expires_at(), next_s = wait.as_secs());
-                state.send_modify(|state| *state = Renewal { last_error: None, renewals: state.renewals + 1 });
+                state.send_modify(|state| {
+                    *state = Renewal {
+                        last_error: None,
+                        renewals: state.renewals + 1,
+                    }
+                });
                 tokio::time::sleep(wait).await;
             }
             Err(error) => {
@@ -231,12 +280,23 @@ pub async fn renew(client: IssuerClient, pace: Pace, state: watch::Sender<Renewa
 
 async fn turn(client: &IssuerClient) -> Result<Arc<Svid>, IssuerError> {
     let issued = client.fetch().await?;
-    client.source.set_svid(issued.svid).map_err(|error| IssuerError::Answer(error.to_string()))?;
-    client.source.current().svid.clone().ok_or_else(|| IssuerError::Answer("no SVID".into()))
+    client
+        .source
+        .set_svid(issued.svid)
+        .map_err(|error| IssuerError::Answer(error.to_string()))?;
+    client
+        .source
+        .current()
+        .svid
+        .clone()
+        .ok_or_else(|| IssuerError::Answer("no SVID".into()))
 }
 
 /// Resolves when the source has another bundle than now.
-async fn bundle_change(source: &IdentitySource, changes: &mut watch::Receiver<Arc<agentd_identity::Snapshot>>) {
+async fn bundle_change(
+    source: &IdentitySource,
+    changes: &mut watch::Receiver<Arc<agentd_identity::Snapshot>>,
+) {
     let before = source.current().bundle.clone();
     let _ = changes.wait_for(|snapshot| snapshot.bundle != before).await;
 }

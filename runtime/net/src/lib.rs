@@ -15,6 +15,9 @@ pub mod session;
 pub mod sign;
 pub mod tls;
 
+#[cfg(test)]
+mod tests;
+
 pub use body::Body;
 pub use client::{HttpClient, Limits, Options, Replay, Response, StreamedBody, Timeouts};
 pub use destination::{Declared, Destination, DestinationError};

@@ -22,7 +22,10 @@ pub struct Backoff {
 impl Backoff {
     /// Starts a series.
     pub fn new(pace: Pace) -> Self {
-        Self { pace, next: pace.first }
+        Self {
+            pace,
+            next: pace.first,
+        }
     }
 
     /// The next wait: three quarters to all of the nominal one, never more than `max`.
@@ -52,7 +55,10 @@ mod tests {
 
     #[test]
     fn waits_grow_to_the_bound_and_start_over() {
-        let pace = Pace { first: Duration::from_secs(1), max: Duration::from_secs(30) };
+        let pace = Pace {
+            first: Duration::from_secs(1),
+            max: Duration::from_secs(30),
+        };
         let mut backoff = Backoff::new(pace);
         for nominal in [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] {
             let wait = backoff.wait().as_secs_f64();
@@ -64,7 +70,9 @@ mod tests {
 
     #[test]
     fn jitter_differs_and_stays_inside() {
-        let all: Vec<_> = (0..100).map(|_| jittered(Duration::from_secs(100), 0.1)).collect();
+        let all: Vec<_> = (0..100)
+            .map(|_| jittered(Duration::from_secs(100), 0.1))
+            .collect();
         assert!(all.iter().all(|one| (90..=100).contains(&one.as_secs())));
         assert!(all.windows(2).any(|pair| pair[0] != pair[1]));
     }

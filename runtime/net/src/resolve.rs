@@ -26,7 +26,11 @@ pub(crate) struct SystemLookup;
 #[async_trait::async_trait]
 impl Lookup for SystemLookup {
     async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).take(ANSWERS).collect())
+        Ok(tokio::net::lookup_host((host, 0))
+            .await?
+            .map(|address| address.ip())
+            .take(ANSWERS)
+            .collect())
     }
 }
 
@@ -34,20 +38,32 @@ impl Lookup for SystemLookup {
 pub(crate) type SharedLookup = Arc<dyn Lookup>;
 
 /// The vetted addresses of a destination, in the resolver's order.
-pub(crate) async fn resolve(destination: &Destination, lookup: &dyn Lookup) -> Result<Vec<SocketAddr>, NetError> {
+pub(crate) async fn resolve(
+    destination: &Destination,
+    lookup: &dyn Lookup,
+) -> Result<Vec<SocketAddr>, NetError> {
     let bounds = match destination.leader() {
         None => destination.bounds(),
-        Some(leader) => Bounds { most: most_private(leader, lookup).await?, ..destination.bounds() },
+        Some(leader) => Bounds {
+            most: most_private(leader, lookup).await?,
+            ..destination.bounds()
+        },
     };
     let addresses = answers(destination, lookup).await?;
     vet(destination.host(), bounds, &addresses)?;
-    Ok(addresses.into_iter().map(|address| SocketAddr::new(address, destination.port())).collect())
+    Ok(addresses
+        .into_iter()
+        .map(|address| SocketAddr::new(address, destination.port()))
+        .collect())
 }
 
 /// The least private class among the leader's addresses: what it may lead to.
 async fn most_private(leader: &Destination, lookup: &dyn Lookup) -> Result<Reach, NetError> {
     let addresses = answers(leader, lookup).await?;
-    Ok(vet(leader.host(), leader.bounds(), &addresses)?.into_iter().min().unwrap_or(Reach::Public))
+    Ok(vet(leader.host(), leader.bounds(), &addresses)?
+        .into_iter()
+        .min()
+        .unwrap_or(Reach::Public))
 }
 
 async fn answers(destination: &Destination, lookup: &dyn Lookup) -> Result<Vec<IpAddr>, NetError> {
@@ -55,8 +71,14 @@ async fn answers(destination: &Destination, lookup: &dyn Lookup) -> Result<Vec<I
         return Ok(vec![address]);
     }
     let host = destination.host();
-    let unresolved = |detail: String| NetError::Resolve { host: host.to_owned(), detail };
-    let addresses = lookup.lookup(host).await.map_err(|error| unresolved(error.to_string()))?;
+    let unresolved = |detail: String| NetError::Resolve {
+        host: host.to_owned(),
+        detail,
+    };
+    let addresses = lookup
+        .lookup(host)
+        .await
+        .map_err(|error| unresolved(error.to_string()))?;
     if addresses.is_empty() {
         return Err(unresolved("no address".into()));
     }
@@ -67,7 +89,11 @@ async fn answers(destination: &Destination, lookup: &dyn Lookup) -> Result<Vec<I
 fn vet(host: &str, bounds: Bounds, addresses: &[IpAddr]) -> Result<Vec<Reach>, NetError> {
     addresses
         .iter()
-        .map(|address| bounds.vet(*address).map_err(|why| NetError::Refused(format!("{host} is refused: {why}"))))
+        .map(|address| {
+            bounds
+                .vet(*address)
+                .map_err(|why| NetError::Refused(format!("{host} is refused: {why}")))
+        })
         .collect()
 }
 
@@ -87,7 +113,12 @@ pub(crate) mod tests {
                 let parsed = |answer: &&[&str]| answer.iter().map(|text| text.parse().unwrap()).collect();
                 list.iter().map(parsed).collect()
             };
-            Self(Mutex::new(names.iter().map(|(name, list)| ((*name).to_owned(), answers(list))).collect()))
+            Self(Mutex::new(
+                names
+                    .iter()
+                    .map(|(name, list)| ((*name).to_owned(), answers(list)))
+                    .collect(),
+            ))
         }
     }
 
@@ -95,8 +126,14 @@ pub(crate) mod tests {
     impl Lookup for Script {
         async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>> {
             let mut names = self.0.lock().unwrap();
-            let answers = names.get_mut(host).ok_or_else(|| io::Error::other("no such name"))?;
-            Ok(if answers.len() > 1 { answers.remove(0) } else { answers.first().cloned().unwrap_or_default() })
+            let answers = names
+                .get_mut(host)
+                .ok_or_else(|| io::Error::other("no such name"))?;
+            Ok(if answers.len() > 1 {
+                answers.remove(0)
+            } else {
+                answers.first().cloned().unwrap_or_default()
+            })
         }
     }
 
@@ -105,7 +142,9 @@ pub(crate) mod tests {
     }
 
     async fn outcome(destination: &Destination, script: &Script) -> Result<Vec<String>, String> {
-        let addresses = resolve(destination, script).await.map_err(|error| error.to_string())?;
+        let addresses = resolve(destination, script)
+            .await
+            .map_err(|error| error.to_string())?;
         Ok(addresses.iter().map(ToString::to_string).collect())
     }
 
@@ -129,14 +168,28 @@ pub(crate) mod tests {
         );
         assert_eq!(
             outcome(&mcp("https://wrapped.example"), &script).await,
-            expect("wrapped.example is refused: 64:ff9b::a9fe:a9fe is a link-local address, which is never dialled")
+            expect(
+                "wrapped.example is refused: 64:ff9b::a9fe:a9fe is a link-local address, which is never dialled"
+            )
         );
         assert_eq!(
             outcome(&mcp("http://localhost:3000"), &script).await,
-            expect("localhost is refused: 10.0.0.1 is a private address, and plain http may not leave this host")
+            expect(
+                "localhost is refused: 10.0.0.1 is a private address, and plain http may not leave this host"
+            )
         );
-        assert!(outcome(&mcp("https://empty.example"), &script).await.unwrap_err().contains("no address"));
-        assert!(outcome(&mcp("https://gone.example"), &script).await.unwrap_err().contains("no such name"));
+        assert!(
+            outcome(&mcp("https://empty.example"), &script)
+                .await
+                .unwrap_err()
+                .contains("no address")
+        );
+        assert!(
+            outcome(&mcp("https://gone.example"), &script)
+                .await
+                .unwrap_err()
+                .contains("no such name")
+        );
     }
 
     #[tokio::test]
@@ -160,10 +213,21 @@ pub(crate) mod tests {
             let leader = mcp(&format!("https://{leader}.example"));
             let led = leader.discovered(&format!("https://{led}.example")).unwrap();
             let outcome = outcome(&led, &script).await;
-            assert_eq!(outcome.is_ok(), allowed, "{} -> {}: {outcome:?}", leader.host(), led.host());
+            assert_eq!(
+                outcome.is_ok(),
+                allowed,
+                "{} -> {}: {outcome:?}",
+                leader.host(),
+                led.host()
+            );
         }
         let leader = mcp("https://public.example");
         let literal = leader.discovered("https://10.0.0.1/token").unwrap();
-        assert!(outcome(&literal, &script).await.unwrap_err().contains("more private"));
+        assert!(
+            outcome(&literal, &script)
+                .await
+                .unwrap_err()
+                .contains("more private")
+        );
     }
 }

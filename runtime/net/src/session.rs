@@ -68,8 +68,14 @@ pub async fn connect(
 ) -> Result<(Session, Closed), NetError> {
     let host = destination.authority();
     let limit = timeouts.connect;
-    let late = |phase| NetError::Timeout { host: host.clone(), phase, limit };
-    let tcp = tokio::time::timeout(limit, dial(destination)).await.map_err(|_| late(Phase::Connect))??;
+    let late = |phase| NetError::Timeout {
+        host: host.clone(),
+        phase,
+        limit,
+    };
+    let tcp = tokio::time::timeout(limit, dial(destination))
+        .await
+        .map_err(|_| late(Phase::Connect))??;
     let secured = tokio::time::timeout(limit, secure(destination, tls, tcp));
     let stream = secured.await.map_err(|_| late(Phase::Handshake))??;
     let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -78,7 +84,11 @@ pub async fn connect(
     let (ended, closed) = oneshot::channel();
     let sender = if two {
         let mut builder = http2::Builder::new(TokioExecutor::new());
-        builder.timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PING).keep_alive_while_idle(true);
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PING)
+            .keep_alive_while_idle(true);
         let (sender, connection) = builder.handshake(io).await.map_err(broken)?;
         drive(connection, ended);
         Sender::Two(sender)
@@ -87,7 +97,14 @@ pub async fn connect(
         drive(connection, ended);
         Sender::One(sender)
     };
-    Ok((Session { sender, destination: destination.clone(), timeouts }, Closed(closed)))
+    Ok((
+        Session {
+            sender,
+            destination: destination.clone(),
+            timeouts,
+        },
+        Closed(closed),
+    ))
 }
 
 /// Runs a connection to its end. `ended` is dropped then, which resolves [`Closed`].
@@ -106,7 +123,10 @@ where
 /// Dials the vetted addresses one after the other.
 async fn dial(destination: &Destination) -> Result<TcpStream, NetError> {
     let host = destination.authority();
-    let mut last = NetError::Connect { host: host.clone(), detail: "no address".into() };
+    let mut last = NetError::Connect {
+        host: host.clone(),
+        detail: "no address".into(),
+    };
     for address in resolve(destination, &SystemLookup).await? {
         match open(address).await {
             Ok(stream) => return Ok(stream),
@@ -116,7 +136,10 @@ async fn dial(destination: &Destination) -> Result<TcpStream, NetError> {
     Err(last)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place that opens a socket by itself; the address is vetted")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that opens a socket by itself; the address is vetted"
+)]
 async fn open(address: SocketAddr) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
@@ -135,7 +158,10 @@ async fn secure(
         None => ServerName::try_from(destination.host().to_owned())
             .map_err(|_| NetError::Invalid(format!("{host} cannot be named in TLS")))?,
     };
-    TlsConnector::from(Arc::new(tls)).connect(name, tcp).await.map_err(|error| fault::of_connect(&error, &host))
+    TlsConnector::from(Arc::new(tls))
+        .connect(name, tcp)
+        .await
+        .map_err(|error| fault::of_connect(&error, &host))
 }
 
 impl Session {
@@ -151,7 +177,11 @@ impl Session {
             None => exchange.await,
             Some(limit) => tokio::time::timeout(limit, exchange)
                 .await
-                .map_err(|_| NetError::Timeout { host, phase: Phase::Total, limit })?,
+                .map_err(|_| NetError::Timeout {
+                    host,
+                    phase: Phase::Total,
+                    limit,
+                })?,
         }
     }
 
@@ -196,7 +226,11 @@ async fn collect(mut body: Incoming, host: &str) -> Result<Bytes, NetError> {
         let frame = frame.map_err(|error| fault::of_exchange(&error, host))?;
         let Ok(chunk) = frame.into_data() else { continue };
         if collected.len().saturating_add(chunk.len()) > ANSWER_BYTES {
-            return Err(NetError::TooLarge { host: host.to_owned(), what: "body", limit: ANSWER_BYTES });
+            return Err(NetError::TooLarge {
+                host: host.to_owned(),
+                what: "body",
+                limit: ANSWER_BYTES,
+            });
         }
         collected.extend_from_slice(&chunk);
     }

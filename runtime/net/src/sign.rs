@@ -37,7 +37,9 @@ impl RequestSigner for StaticSigner {
     async fn sign(&self, parts: &mut request::Parts, _: &Bytes) -> Result<(), NetError> {
         let token = (self.bearer)().map_err(NetError::Credential)?;
         let value = SecretString::from(format!("Bearer {}", token.expose_secret()));
-        parts.headers.insert(AUTHORIZATION, header_value(&AUTHORIZATION, &value)?);
+        parts
+            .headers
+            .insert(AUTHORIZATION, header_value(&AUTHORIZATION, &value)?);
         Ok(())
     }
 }
@@ -45,7 +47,9 @@ impl RequestSigner for StaticSigner {
 /// A header value that logs do not show. Line breaks and other control characters are refused.
 pub(crate) fn header_value(name: &HeaderName, value: &SecretString) -> Result<HeaderValue, NetError> {
     let mut value = HeaderValue::from_str(value.expose_secret()).map_err(|_| {
-        NetError::Credential(format!("the value of header {name} has a line break or another control character"))
+        NetError::Credential(format!(
+            "the value of header {name} has a line break or another control character"
+        ))
     })?;
     value.set_sensitive(true);
     Ok(value)

@@ -79,9 +79,10 @@ impl Tls {
     /// Builds the config; reads no file yet.
     pub(crate) fn new(mode: &TlsMode) -> Result<Self, NetError> {
         match mode {
-            TlsMode::Spiffe { source, expected } => {
-                Ok(Self { config: agentd_identity::tls::client_config(source, expected.clone()), files: None })
-            }
+            TlsMode::Spiffe { source, expected } => Ok(Self {
+                config: agentd_identity::tls::client_config(source, expected.clone()),
+                files: None,
+            }),
             TlsMode::SpiffeServerOnly { source, expected } => Ok(Self {
                 config: agentd_identity::tls::client_config_without_svid(source, expected.clone()),
                 files: None,
@@ -101,7 +102,10 @@ impl Tls {
             .with_client_cert_resolver(files.clone());
         // A resumed session is not verified again, so roots that were taken away would live on.
         config.resumption = Resumption::disabled();
-        Ok(Self { config, files: Some(files) })
+        Ok(Self {
+            config,
+            files: Some(files),
+        })
     }
 
     /// Reads files that changed.
@@ -124,7 +128,9 @@ struct Files {
 
 impl std::fmt::Debug for Files {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Files").field("roots", &self.roots).finish_non_exhaustive()
+        f.debug_struct("Files")
+            .field("roots", &self.roots)
+            .finish_non_exhaustive()
     }
 }
 
@@ -164,7 +170,11 @@ impl Files {
 
     fn stamp(&self) -> Stamp {
         use std::os::unix::fs::MetadataExt as _;
-        let own = self.roots.client_certificate.iter().flat_map(|(chain, key)| [chain, key]);
+        let own = self
+            .roots
+            .client_certificate
+            .iter()
+            .flat_map(|(chain, key)| [chain, key]);
         self.roots
             .ca_files
             .iter()
@@ -179,7 +189,9 @@ impl Files {
         for path in &self.roots.ca_files {
             let certificates = certificates(path)?;
             for certificate in certificates {
-                store.add(certificate).map_err(|error| unusable(path, &error.to_string()))?;
+                store
+                    .add(certificate)
+                    .map_err(|error| unusable(path, &error.to_string()))?;
             }
         }
         let own = match &self.roots.client_certificate {
@@ -191,18 +203,23 @@ impl Files {
 
     fn certified(&self, chain: &Path, key: &Path) -> Result<CertifiedKey, NetError> {
         let certificates = certificates(chain)?;
-        let key_der =
-            PrivateKeyDer::from_pem_slice(&read_bounded(key)?).map_err(|error| unusable(key, &error.to_string()))?;
+        let key_der = PrivateKeyDer::from_pem_slice(&read_bounded(key)?)
+            .map_err(|error| unusable(key, &error.to_string()))?;
         CertifiedKey::from_der(certificates, key_der, &self.provider)
             .map_err(|error| unusable(key, &format!("does not fit {}: {error}", chain.display())))
     }
 }
 
 fn bundled() -> RootCertStore {
-    RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() }
+    RootCertStore {
+        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+    }
 }
 
-fn verifier(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, NetError> {
+fn verifier(
+    roots: RootCertStore,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, NetError> {
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
         .build()
         .map_err(|error| NetError::Invalid(error.to_string()))
@@ -222,7 +239,9 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, NetError> {
     use std::io::Read as _;
     let file = std::fs::File::open(path).map_err(|error| unusable(path, &error.to_string()))?;
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unusable(path, &error.to_string()))?;
+    file.take(FILE_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| unusable(path, &error.to_string()))?;
     if bytes.len() as u64 > FILE_BYTES {
         return Err(unusable(path, "is longer than 1 MiB"));
     }
@@ -242,7 +261,9 @@ impl ServerCertVerifier for Files {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.verifier.load().verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+        self.verifier
+            .load()
+            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
     }
 
     fn verify_tls12_signature(
