@@ -1,1 +1,3 @@
-//! Not written yet.
+//! Bundle.
+/// The name of the published ConfigMap.
+pub const NAME: &str = "agentd-bundle";
