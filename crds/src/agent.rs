@@ -423,7 +423,10 @@ pub struct A2a {
     .message("exactly one of agentRef, serviceAccountRef, namespace, spiffeID, oidc, bearer"))]
 pub struct Principal {
     /// A name for logs.
-    #[schemars(length(min = 1, max = 63))]
+    #[schemars(
+        length(min = 1, max = 63),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    )]
     pub name: String,
     /// An Agent.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -116,6 +116,9 @@ pub struct ClientTls {
 #[serde(rename_all = "camelCase")]
 pub struct ClientCertificate {
     /// A Secret of type kubernetes.io/tls: keys tls.crt and tls.key.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    )]
     pub secret_name: String,
 }

@@ -17,10 +17,16 @@ pub struct LocalReference {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct KeyReference {
     /// The Secret's or ConfigMap's name.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    )]
     pub name: String,
     /// The key in its data.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[-_a-zA-Z0-9]([-._a-zA-Z0-9]*)$")
+    )]
     pub key: String,
 }
 
