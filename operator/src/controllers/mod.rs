@@ -2,4 +2,5 @@
 //! dereference, apply and status hold a client, only validate and build hold policy.
 
 pub mod agent;
+pub mod callers;
 pub mod mcp_server;
