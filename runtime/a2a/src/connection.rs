@@ -61,6 +61,7 @@ where
                 .timer(TokioTimer::new())
                 .header_read_timeout(limit::HEAD)
                 .max_buf_size(limit::HEAD_BYTES)
+                .max_header_size(limit::HEAD_BYTES)
                 .max_headers(limit::HEADERS)
                 .serve_connection(io, service);
             end.drive(connection, drain).await;

@@ -1,9 +1,10 @@
 //! What a caller is told when a request is not served: one type for everything that is answered in the JSON-RPC
 //! envelope, and one shape for refusals below it (HTTP). Every error carries a `google.rpc.ErrorInfo` in an array.
 
-use std::collections::HashMap;
-
-use a2a::{FieldViolation, JsonRpcError, PROTOCOL_DOMAIN, TypedDetail, error_code as code, error_reason};
+use a2a::{
+    ERROR_INFO_TYPE, FieldViolation, JsonRpcError, PROTOCOL_DOMAIN, TypedDetail, error_code as code,
+    error_reason,
+};
 use serde_json::{Value, json};
 
 use crate::service::ServiceError;
@@ -145,9 +146,16 @@ pub(crate) fn violation(field: impl Into<String>, description: impl Into<String>
     }
 }
 
+/// Built here and not with the official type, whose map has no order: the same error is the same bytes.
 fn error_info(reason: &str, with_versions: bool) -> Value {
-    let metadata = with_versions.then(|| HashMap::from([("supportedVersions".into(), wire::VERSION.into())]));
-    json!(TypedDetail::error_info(reason, PROTOCOL_DOMAIN, metadata))
+    let mut info = json!({ "@type": ERROR_INFO_TYPE, "reason": reason, "domain": PROTOCOL_DOMAIN });
+    if with_versions && let Some(info) = info.as_object_mut() {
+        info.insert(
+            "metadata".to_owned(),
+            json!({ "supportedVersions": wire::VERSION }),
+        );
+    }
+    info
 }
 
 /// The JSON body of a refusal that never reached the JSON-RPC envelope.

@@ -1,0 +1,81 @@
+//! Our client against our listener, over mutual TLS by SPIFFE ID.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod support;
+
+use agentd_a2a::client::{Client, ClientError, Outgoing};
+use agentd_a2a::wire::{SendMessageResponse, TaskState};
+use agentd_base::class::{Class, Classified as _};
+use agentd_net::{Declared, Destination, Options, TlsMode};
+use support::*;
+
+fn client(world: &World, own: &str, expected: &str) -> Client {
+    let source = source(&world.authority, own, &[]);
+    let url = format!("https://localhost:{}/agents/helper", world.address.port());
+    let base = Destination::declared(&url, Declared::Internal).unwrap();
+    let options = Options {
+        tls: TlsMode::Spiffe {
+            source,
+            expected: id(expected),
+        },
+        ..Options::default()
+    };
+    Client::new(base, options, agentd_base::id::uuids())
+}
+
+fn text(text: &str) -> Outgoing {
+    Outgoing {
+        text: text.into(),
+        ..Outgoing::default()
+    }
+}
+
+#[tokio::test]
+async fn sends_a_message_and_reads_its_task() {
+    let world = World::start().await;
+    let alice = client(&world, ALICE, SERVER);
+    assert_eq!(alice.card().await.unwrap().name, "helper");
+    let SendMessageResponse::Task(task) = alice.send(text("echo hi")).await.unwrap() else {
+        unreachable!()
+    };
+    assert_eq!(task.status.state, TaskState::Completed);
+    assert_eq!(task.artifacts.as_ref().unwrap()[0].parts[0].as_text(), Some("hi"));
+    assert_eq!(alice.task(&task.id).await.unwrap(), task);
+    let on = Outgoing {
+        context_id: Some(task.context_id.clone()),
+        ..text("echo more")
+    };
+    let SendMessageResponse::Task(second) = alice.send(on).await.unwrap() else {
+        unreachable!()
+    };
+    assert_eq!(second.context_id, task.context_id);
+}
+
+#[tokio::test]
+async fn refusals_have_their_class() {
+    let world = World::start().await;
+    let mallory = client(&world, MALLORY, SERVER)
+        .send(text("echo hi"))
+        .await
+        .unwrap_err();
+    assert_eq!(mallory.class(), Class::Denied);
+    assert!(
+        mallory.to_string().contains("no principal of this agent matches"),
+        "{mallory}"
+    );
+    let unknown = client(&world, ALICE, SERVER).task("nope").await.unwrap_err();
+    assert!(
+        matches!(unknown, ClientError::Rpc { code: -32001, .. }),
+        "{unknown}"
+    );
+    let impostor = client(&world, ALICE, BOB)
+        .send(text("echo hi"))
+        .await
+        .unwrap_err();
+    assert!(matches!(impostor, ClientError::Net(_)), "{impostor}");
+    assert!(
+        impostor.to_string().contains(SERVER),
+        "says who answered: {impostor}"
+    );
+    assert!(world.agent.tasks.lock().unwrap().is_empty());
+}
