@@ -1,0 +1,140 @@
+//! The admin port: `/healthz`, `/readyz`, `/metrics`, plain http. Anybody in the cluster may ask, so it says nothing that
+//! was written by a caller, a model or a server, and no secret.
+
+use std::sync::Arc;
+
+use agentd_base::clock::SharedClock;
+use agentd_base::readiness::Readiness;
+use agentd_identity::{IdentitySource, SpiffeId};
+use agentd_net::issuer::Renewal;
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use tokio::sync::watch;
+
+use crate::metrics::Metrics;
+use crate::server::{Body, Bounds, Handler};
+
+/// Probes and scrapes come from a few places, one request at a time.
+pub const BOUNDS: Bounds = Bounds { connections: 64, streams: 16 };
+
+/// The identity as `/readyz` sees it.
+#[derive(Clone)]
+pub struct IdentityHealth {
+    /// The SVID.
+    pub source: IdentitySource,
+    /// What the renewal last saw.
+    pub renewal: watch::Receiver<Renewal>,
+    /// For expiry.
+    pub clock: SharedClock,
+}
+
+impl IdentityHealth {
+    /// Why there is no usable SVID; `None` when there is one. Asked at each probe, so nothing has to watch the clock.
+    fn blocker(&self) -> Option<String> {
+        let detail = self.renewal.borrow().last_error.clone();
+        let because = |text: &str| match &detail {
+            Some(error) => format!("identity: {text}: {error}"),
+            None => format!("identity: {text}"),
+        };
+        match &self.source.current().svid {
+            None => Some(because("no SVID yet")),
+            Some(svid) if svid.is_expired(self.clock.now()) => Some(because("the SVID has expired")),
+            Some(_) => None,
+        }
+    }
+}
+
+/// The handler of the admin port.
+#[derive(Clone)]
+pub struct Admin {
+    /// What blocks readiness.
+    pub readiness: Readiness,
+    /// The identity, where there is one.
+    pub identity: Option<IdentityHealth>,
+    /// The counters.
+    pub metrics: Metrics,
+}
+
+impl Admin {
+    /// What keeps this process from being ready, one line each.
+    pub fn blockers(&self) -> Vec<String> {
+        let mut blockers = self.readiness.blockers();
+        blockers.extend(self.identity.as_ref().and_then(IdentityHealth::blocker));
+        blockers
+    }
+
+    fn answer(&self, method: &Method, path: &str) -> Response<Body> {
+        if method != Method::GET && method != Method::HEAD {
+            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+        }
+        match path {
+            "/healthz" => text(StatusCode::OK, "ok\n"),
+            "/readyz" => {
+                let blockers = self.blockers();
+                if blockers.is_empty() {
+                    return text(StatusCode::OK, "ok\n");
+                }
+                text(StatusCode::SERVICE_UNAVAILABLE, blockers.join("\n") + "\n")
+            }
+            "/metrics" => text(StatusCode::OK, self.metrics.render(self.blockers().is_empty())),
+            _ => text(StatusCode::NOT_FOUND, "there are /healthz, /readyz and /metrics\n"),
+        }
+    }
+}
+
+impl Handler for Admin {
+    async fn handle(&self, _: Option<Arc<SpiffeId>>, request: Request<Incoming>) -> Response<Body> {
+        self.answer(request.method(), request.uri().path())
+    }
+
+    async fn revoked(&self, _: Option<Arc<SpiffeId>>) {
+        std::future::pending().await
+    }
+}
+
+fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    let body = Full::new(text.into()).map_err(|never| match never {}).boxed_unsync();
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let kind = header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn get(admin: &Admin, path: &str) -> (u16, String) {
+        let response = admin.answer(&Method::GET, path);
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn alive_is_not_ready_and_says_why() {
+        let readiness = Readiness::new();
+        let source = IdentitySource::new("td".parse().unwrap());
+        let error = Renewal { last_error: Some("the issuer cannot be reached".into()), renewals: 0 };
+        let identity = IdentityHealth {
+            source,
+            renewal: watch::Sender::new(error).subscribe(),
+            clock: agentd_base::clock::system(),
+        };
+        let admin = Admin { readiness: readiness.clone(), identity: Some(identity), metrics: Metrics::new().unwrap() };
+        readiness.block("store", "not open yet");
+        assert_eq!(get(&admin, "/healthz").await, (200, "ok\n".into()));
+        let (status, body) = get(&admin, "/readyz").await;
+        assert_eq!(status, 503);
+        assert_eq!(body, "store: not open yet\nidentity: no SVID yet: the issuer cannot be reached\n");
+        assert!(get(&admin, "/metrics").await.1.contains("agent_ready 0"));
+        readiness.release("store");
+        let without = Admin { identity: None, ..admin };
+        assert_eq!(get(&without, "/readyz").await, (200, "ok\n".into()));
+        assert_eq!(get(&without, "/").await.0, 404);
+        assert_eq!(without.answer(&Method::POST, "/healthz").status(), 405);
+    }
+}

@@ -1,0 +1,417 @@
+//! The command line. Flags of the document are made from its leaves, so that no flag exists that no key has. Pure:
+//! parsing only, no effect.
+
+use std::path::PathBuf;
+
+use agentd_config::load::Layers;
+use agentd_config::paths::{self, Leaf};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Invocation {
+    /// Run the agent: layers without the environment.
+    Run {
+        /// `-c`, repeatable.
+        files: Vec<PathBuf>,
+        /// `--<key>`, in the order given.
+        flags: Vec<(String, String)>,
+        /// `--mcp`, repeatable.
+        servers: Vec<String>,
+    },
+    /// Be a worker: started by `run`, never by hand.
+    Worker,
+    /// Stand in front of an MCP server.
+    Bridge {
+        /// `-c`, repeatable.
+        files: Vec<PathBuf>,
+    },
+    /// Get an SVID.
+    IdentityFetch(IdentityFetch),
+    /// Send a message to an agent.
+    A2aSend(A2aSend),
+}
+
+/// `agentd identity fetch`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdentityFetch {
+    /// Where key, SVID and bundle go.
+    pub out: PathBuf,
+    /// From where they come.
+    pub from: FetchFrom,
+}
+
+/// How the issuer is found and what shows who we are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FetchFrom {
+    /// Everything is given.
+    Issuer {
+        /// `https://…:8443`.
+        url: String,
+        /// The issuer's SPIFFE ID.
+        id: String,
+        /// Roots, PEM.
+        bundle: PathBuf,
+        /// A ServiceAccount token with the issuer's audience.
+        token_file: PathBuf,
+    },
+    /// By `kubectl` with the user's own rights.
+    Kubectl {
+        /// Of the ServiceAccount.
+        namespace: String,
+        /// A labelled one.
+        service_account: String,
+        /// Where agentd is installed, when the namespace has no ConfigMap `agentd-bundle`.
+        install_namespace: Option<String>,
+        /// Reach the issuer through `kubectl port-forward`.
+        port_forward: bool,
+    },
+}
+
+/// `agentd a2a send`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct A2aSend {
+    /// The agent's URL.
+    pub url: String,
+    /// The message.
+    pub text: String,
+    /// The SPIFFE ID that the agent must have.
+    pub server_id: Option<String>,
+    /// A folder written by `identity fetch`.
+    pub identity: Option<PathBuf>,
+    /// The conversation to go on in.
+    pub context: Option<String>,
+    /// Print the whole task.
+    pub json: bool,
+}
+
+impl Invocation {
+    /// The layers of `run`, with the environment between files and flags.
+    pub fn layers(
+        files: Vec<PathBuf>,
+        flags: Vec<(String, String)>,
+        servers: Vec<String>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Layers {
+        let variables = environment.into_iter().filter(|(name, _)| name.starts_with(paths::PREFIX)).collect();
+        Layers { files, variables, flags, servers }
+    }
+}
+
+/// Parses the arguments, the program's name first.
+///
+/// # Errors
+/// With the text for the user, or with help or version, which are no faults.
+pub fn parse<I, T>(arguments: I) -> Result<Invocation, clap::Error>
+where
+    I: IntoIterator<Item = T>,
+    T: Into<std::ffi::OsString> + Clone,
+{
+    let matches = command().try_get_matches_from(arguments)?;
+    Ok(match matches.subcommand() {
+        Some(("worker", _)) => Invocation::Worker,
+        Some(("bridge", bridge)) => Invocation::Bridge { files: many(bridge, "config") },
+        Some(("identity", identity)) => match identity.subcommand() {
+            Some((_, fetch)) => Invocation::IdentityFetch(identity_fetch(fetch)),
+            None => return Err(no_verb("identity")),
+        },
+        Some(("a2a", a2a)) => match a2a.subcommand() {
+            Some((_, send)) => Invocation::A2aSend(a2a_send(send)),
+            None => return Err(no_verb("a2a")),
+        },
+        Some((_, run_matches)) => run(run_matches),
+        None => run(&matches),
+    })
+}
+
+/// The whole command line.
+pub fn command() -> Command {
+    let leaves = paths::leaves();
+    Command::new("agentd")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Runs one AI agent: it acts through MCP servers and is reached over A2A")
+        .args_conflicts_with_subcommands(true)
+        .args(run_args(&leaves))
+        .subcommand(Command::new("run").about("Runs the agent (the default)").args(run_args(&leaves)))
+        .subcommand(Command::new("worker").hide(true))
+        .subcommand(
+            Command::new("bridge")
+                .about("Stands in front of an MCP server on loopback: mTLS, allowed callers only")
+                .arg(config_arg().required(true)),
+        )
+        .subcommand(
+            Command::new("identity")
+                .about("SPIFFE identities")
+                .subcommand_required(true)
+                .subcommand(identity_fetch_command()),
+        )
+        .subcommand(
+            Command::new("a2a").about("Talks to other agents").subcommand_required(true).subcommand(a2a_send_command()),
+        )
+}
+
+fn no_verb(noun: &str) -> clap::Error {
+    clap::Error::raw(clap::error::ErrorKind::MissingSubcommand, format!("{noun} needs a verb; see --help\n"))
+}
+
+fn config_arg() -> Arg {
+    Arg::new("config")
+        .short('c')
+        .long("config")
+        .value_name("FILE")
+        .action(ArgAction::Append)
+        .value_parser(value_parser!(PathBuf))
+        .help("A configuration file, YAML or JSON; repeatable, later ones win")
+}
+
+fn run_args(leaves: &[Leaf]) -> Vec<Arg> {
+    let mut args = vec![
+        config_arg(),
+        Arg::new("mcp")
+            .long("mcp")
+            .value_name("NAME=ENDPOINT")
+            .action(ArgAction::Append)
+            .help("Adds one MCP server; repeatable"),
+    ];
+    for (alias, path) in paths::ALIASES {
+        args.push(leaf_arg(alias, &format!("The same as --{path}"), leaves.iter().find(|leaf| leaf.path == path)));
+    }
+    args.extend(leaves.iter().map(|leaf| leaf_arg(&leaf.path, &leaf.help, Some(leaf))));
+    args
+}
+
+fn leaf_arg(name: &str, help: &str, leaf: Option<&Leaf>) -> Arg {
+    let spellings = [name.replace('_', "-"), name.replace(['.', '_'], "-"), name.replace(['.', '-'], "_")];
+    let mut aliases: Vec<String> = spellings.into_iter().filter(|spelling| spelling != name).collect();
+    aliases.dedup();
+    let arg = Arg::new(name.to_owned()).long(name.to_owned()).aliases(aliases).help(help.to_owned());
+    match leaf.map(|leaf| &leaf.kind) {
+        Some(paths::Kind::Boolean) => {
+            arg.value_name("BOOL").num_args(0..=1).require_equals(true).default_missing_value("true")
+        }
+        Some(paths::Kind::Choice(words)) => arg.value_name(words.join("|").to_uppercase()),
+        Some(paths::Kind::Integer) => arg.value_name("N"),
+        Some(paths::Kind::Duration) => arg.value_name("DURATION"),
+        Some(paths::Kind::List | paths::Kind::Map) => arg.value_name("LIST"),
+        Some(paths::Kind::Text) | None => arg.value_name("TEXT"),
+    }
+}
+
+fn identity_fetch_command() -> Command {
+    let text = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help)
+    };
+    let path = |name, value, help| text(name, value, help).value_parser(value_parser!(PathBuf));
+    let given = ["issuer-url", "issuer-id", "bundle", "token-file"];
+    let kubectl = ["namespace", "service-account", "install-namespace", "port-forward"];
+    Command::new("fetch")
+        .about("Gets an X.509-SVID with the token of a ServiceAccount: key.pem, svid.pem and bundle.pem")
+        .arg(path("out", "DIR", "Where the three files go").required(true))
+        .arg(text("issuer-url", "URL", "The issuer").requires_all(["issuer-id", "bundle", "token-file"]))
+        .arg(text("issuer-id", "SPIFFE-ID", "Who the issuer must be").requires("issuer-url"))
+        .arg(path("bundle", "FILE", "Roots of the trust domain, PEM").requires("issuer-url"))
+        .arg(path("token-file", "FILE", "A token with the issuer's audience").requires("issuer-url"))
+        .arg(
+            text("namespace", "NAME", "Of the ServiceAccount; everything else comes by kubectl")
+                .short('n')
+                .requires("service-account")
+                .conflicts_with_all(given),
+        )
+        .arg(text("service-account", "NAME", "Labelled agentd.io/caller: \"true\"").requires("namespace"))
+        .arg(
+            text("install-namespace", "NAME", "Where agentd is installed; absent: the ServiceAccount's namespace")
+                .requires("namespace"),
+        )
+        .arg(
+            Arg::new("port-forward")
+                .long("port-forward")
+                .action(ArgAction::SetTrue)
+                .requires("namespace")
+                .help("Reach the issuer through kubectl port-forward"),
+        )
+        .group(clap::ArgGroup::new("source").args(["issuer-url", "namespace"]).required(true))
+        .mut_args(move |arg| {
+            let kind = arg.get_id().to_string();
+            if kubectl.contains(&kind.as_str()) { arg.help_heading("With kubectl") } else { arg }
+        })
+}
+
+fn a2a_send_command() -> Command {
+    Command::new("send")
+        .about("Sends a message, waits, and prints the answer")
+        .arg(Arg::new("url").value_name("URL").required(true).help("The agent's URL"))
+        .arg(Arg::new("text").value_name("TEXT").required(true).help("The message"))
+        .arg(
+            Arg::new("server-id")
+                .long("server-id")
+                .value_name("SPIFFE-ID")
+                .requires("identity")
+                .help("Who the agent must be"),
+        )
+        .arg(
+            Arg::new("identity")
+                .long("identity")
+                .value_name("DIR")
+                .value_parser(value_parser!(PathBuf))
+                .requires("server-id")
+                .help("A folder written by agentd identity fetch"),
+        )
+        .arg(Arg::new("context").long("context").value_name("ID").help("The conversation to go on in"))
+        .arg(
+            Arg::new("output")
+                .short('o')
+                .long("output")
+                .value_name("FORMAT")
+                .value_parser(["text", "json"])
+                .default_value("text")
+                .help("text: the answer; json: the whole task"),
+        )
+}
+
+fn run(matches: &ArgMatches) -> Invocation {
+    let mut flags: Vec<(usize, String, String)> = Vec::new();
+    let names = paths::ALIASES.iter().map(|(alias, _)| (*alias).to_owned());
+    for name in names.chain(paths::leaves().into_iter().map(|leaf| leaf.path)) {
+        if let (Some(value), Some(at)) = (matches.get_one::<String>(&name), matches.index_of(&name)) {
+            flags.push((at, name, value.clone()));
+        }
+    }
+    flags.sort_by_key(|(at, _, _)| *at);
+    Invocation::Run {
+        files: many(matches, "config"),
+        flags: flags.into_iter().map(|(_, name, value)| (name, value)).collect(),
+        servers: many(matches, "mcp"),
+    }
+}
+
+fn identity_fetch(matches: &ArgMatches) -> IdentityFetch {
+    let from = match matches.get_one::<String>("namespace") {
+        Some(namespace) => FetchFrom::Kubectl {
+            namespace: namespace.clone(),
+            service_account: text(matches, "service-account"),
+            install_namespace: matches.get_one::<String>("install-namespace").cloned(),
+            port_forward: matches.get_flag("port-forward"),
+        },
+        None => FetchFrom::Issuer {
+            url: text(matches, "issuer-url"),
+            id: text(matches, "issuer-id"),
+            bundle: path(matches, "bundle"),
+            token_file: path(matches, "token-file"),
+        },
+    };
+    IdentityFetch { out: path(matches, "out"), from }
+}
+
+fn a2a_send(matches: &ArgMatches) -> A2aSend {
+    A2aSend {
+        url: text(matches, "url"),
+        text: text(matches, "text"),
+        server_id: matches.get_one::<String>("server-id").cloned(),
+        identity: matches.get_one::<PathBuf>("identity").cloned(),
+        context: matches.get_one::<String>("context").cloned(),
+        json: matches.get_one::<String>("output").is_some_and(|format| format == "json"),
+    }
+}
+
+/// An argument that the rules above require.
+fn text(matches: &ArgMatches, name: &str) -> String {
+    matches.get_one::<String>(name).cloned().unwrap_or_default()
+}
+
+fn path(matches: &ArgMatches, name: &str) -> PathBuf {
+    matches.get_one::<PathBuf>(name).cloned().unwrap_or_default()
+}
+
+fn many<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Vec<T> {
+    matches.get_many::<T>(name).map(|values| values.cloned().collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Invocation {
+        parse(std::iter::once("agentd").chain(line.split_whitespace())).unwrap()
+    }
+
+    #[test]
+    fn clap_finds_no_fault_in_it() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn a_flag_in_every_spelling_and_with_or_without_the_verb() {
+        for line in [
+            "--limits.run.steps 5 --mcp a=https://a/ -c x.yaml",
+            "--limits-run-steps=5 --mcp a=https://a/ --config x.yaml",
+            "run --limits_run_steps 5 --mcp a=https://a/ -c x.yaml",
+        ] {
+            assert_eq!(
+                parsed(line),
+                Invocation::Run {
+                    files: vec!["x.yaml".into()],
+                    flags: vec![("limits.run.steps".into(), "5".into())],
+                    servers: vec!["a=https://a/".into()],
+                },
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_switch_needs_no_value_and_takes_one() {
+        for (line, value) in [("--a2a.dev --model m", "true"), ("--a2a.dev=false --model m", "false")] {
+            let Invocation::Run { flags, .. } = parsed(line) else { panic!() };
+            assert_eq!(flags, [("a2a.dev".into(), value.into()), ("model".into(), "m".into())]);
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        for line in [
+            "--no-such-flag 1",
+            "identity fetch --out o",
+            "identity fetch --out o --namespace n",
+            "identity fetch --out o --issuer-url u",
+            "identity fetch --out o --namespace n --service-account s --issuer-url u --issuer-id i --bundle b --token-file t",
+            "identity",
+            "a2a send https://a/",
+            "a2a send https://a/ hello --server-id spiffe://td/a",
+            "bridge",
+        ] {
+            let error = parse(std::iter::once("agentd").chain(line.split_whitespace())).unwrap_err();
+            assert!(error.use_stderr(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_two_ways_to_an_identity() {
+        let Invocation::IdentityFetch(fetch) =
+            parsed("identity fetch --namespace n --service-account s --port-forward --out o")
+        else {
+            panic!()
+        };
+        assert_eq!(
+            fetch.from,
+            FetchFrom::Kubectl {
+                namespace: "n".into(),
+                service_account: "s".into(),
+                install_namespace: None,
+                port_forward: true
+            }
+        );
+        let Invocation::IdentityFetch(fetch) =
+            parsed("identity fetch --issuer-url u --issuer-id i --bundle b --token-file t --out o")
+        else {
+            panic!()
+        };
+        assert!(matches!(fetch.from, FetchFrom::Issuer { url, .. } if url == "u"));
+    }
+
+    #[test]
+    fn only_our_variables_reach_the_layers() {
+        let environment = [("PATH".to_owned(), "/bin".to_owned()), ("AGENTD_A2A_DEV".to_owned(), "true".to_owned())];
+        let layers = Invocation::layers(vec![], vec![], vec![], environment);
+        assert_eq!(layers.variables, [("AGENTD_A2A_DEV".to_owned(), "true".to_owned())]);
+    }
+}

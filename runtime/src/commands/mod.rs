@@ -1,0 +1,51 @@
+//! One verb a file: from checked arguments to an exit code.
+
+pub mod a2a_send;
+pub mod bridge;
+pub mod identity_fetch;
+mod kubectl;
+pub mod run;
+
+use agentd_base::class::{Class, exit};
+use agentd_config::ConfigErrors;
+use agentd_config::document::LogLevel;
+use clap::error::{ContextKind, ContextValue};
+
+use crate::logging;
+
+/// Arguments that are none: help and version on stdout, a fault as one line on stderr.
+pub fn usage(error: &clap::Error) -> u8 {
+    if !error.use_stderr() {
+        // Whoever closed our output does not want it.
+        let _ = error.print();
+        return exit::DONE;
+    }
+    logging::install("cli", LogLevel::Info);
+    let key = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) => argument.clone(),
+        Some(ContextValue::Strings(arguments)) => arguments.join(", "),
+        _ => "arguments".to_owned(),
+    };
+    let text = error.to_string();
+    let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:")).collect();
+    let problem = lines.join(" ");
+    let problem = problem.trim().trim_start_matches("error: ");
+    tracing::error!(event = "config.invalid", key, "{problem}; see agentd --help");
+    exit::CONFIG
+}
+
+/// Every fault as one line; the exit code.
+fn invalid(errors: &ConfigErrors) -> u8 {
+    for fault in &errors.0 {
+        tracing::error!(event = "config.invalid", key = fault.key, "{fault}");
+    }
+    exit::CONFIG
+}
+
+/// The exit code of a command that failed.
+const fn code_of(class: Class) -> u8 {
+    match class {
+        Class::Invalid => exit::CONFIG,
+        Class::Unavailable | Class::Denied | Class::Conflict | Class::Internal => exit::FAILURE,
+    }
+}

@@ -1,0 +1,214 @@
+//! JSON lines on stderr, one flat object an event: `ts level event comp pid`, then the spans' and the event's fields.
+//! Guarantees: one `write` a line, so that supervisor and workers can share a stderr; foreign crates speak from `warn`
+//! up; audit lines do not depend on the level. It must not know what any event means.
+
+use std::fmt::Debug;
+use std::io::Write;
+
+use agentd_config::document::LogLevel;
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, Registry, reload};
+
+/// The target of audit lines: always let through.
+pub const AUDIT: &str = "agentd::audit";
+
+/// Changes the level of a running process.
+#[derive(Clone)]
+pub struct LevelHandle(reload::Handle<Targets, Registry>);
+
+impl Debug for LevelHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LevelHandle")
+    }
+}
+
+impl LevelHandle {
+    /// From now on.
+    pub fn set(&self, level: LogLevel) {
+        // The only error is that the subscriber is gone, and then nobody logs.
+        let _ = self.0.reload(filter(level));
+    }
+}
+
+/// Installs the process's subscriber. `component` is `supervisor`, `worker`, `bridge` or `cli`.
+pub fn install(component: &'static str, level: LogLevel) -> LevelHandle {
+    let (filter, handle) = reload::Layer::new(filter(level));
+    let lines = JsonLines { component, pid: std::process::id(), writer: std::io::stderr };
+    // A second install (a test in one process) keeps the first.
+    let _ = tracing::subscriber::set_global_default(Registry::default().with(lines.with_filter(filter)));
+    LevelHandle(handle)
+}
+
+fn filter(level: LogLevel) -> Targets {
+    let level = match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+    };
+    Targets::new()
+        .with_default(level.min(LevelFilter::WARN))
+        .with_target("agentd", level)
+        .with_target(AUDIT, LevelFilter::INFO)
+}
+
+struct JsonLines<W> {
+    component: &'static str,
+    pid: u32,
+    writer: W,
+}
+
+impl<S, W> Layer<S> for JsonLines<W>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + 'static,
+{
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if let Some(span) = context.span(id) {
+            let mut fields = Fields::default();
+            attributes.record(&mut fields);
+            span.extensions_mut().insert(fields);
+        }
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+        {
+            values.record(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut own = Fields::default();
+        event.record(&mut own);
+        let mut message = own.0.remove("message");
+        let name = own.0.remove("event").or_else(|| message.take()).unwrap_or(Value::Null);
+
+        let mut line = Map::new();
+        line.insert("ts".into(), timestamp().into());
+        line.insert("level".into(), event.metadata().level().as_str().to_ascii_lowercase().into());
+        line.insert("event".into(), name);
+        line.insert("comp".into(), self.component.into());
+        line.insert("pid".into(), self.pid.into());
+        if !event.metadata().target().starts_with("agentd") {
+            line.insert("target".into(), event.metadata().target().into());
+        }
+        if let Some(message) = message {
+            line.insert("message".into(), message);
+        }
+        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+            if let Some(fields) = span.extensions().get::<Fields>() {
+                line.extend(fields.0.clone());
+            }
+        }
+        line.extend(own.0);
+        if let Ok(mut text) = serde_json::to_vec(&line) {
+            text.push(b'\n');
+            // Nobody is left to tell when stderr is gone.
+            let _ = self.writer.make_writer().write_all(&text);
+        }
+    }
+}
+
+fn timestamp() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+#[derive(Default)]
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: Value) {
+        // `r#type` and friends are written without their escape.
+        self.0.insert(field.name().trim_start_matches("r#").to_owned(), value);
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.put(field, format!("{value:?}").into());
+    }
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value.into());
+    }
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value.into());
+    }
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value.into());
+    }
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value.into());
+    }
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn lines(level: LogLevel, act: impl FnOnce()) -> Vec<Value> {
+        let sink = Sink::default();
+        let writer = sink.clone();
+        let layer = JsonLines { component: "test", pid: 7, writer: move || writer.clone() };
+        let subscriber = Registry::default().with(layer.with_filter(filter(level)));
+        tracing::subscriber::with_default(subscriber, act);
+        let bytes = sink.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_line_is_flat_and_carries_its_spans() {
+        let lines = lines(LogLevel::Info, || {
+            let span = tracing::info_span!("turn", run.id = "r1");
+            let _entered = span.enter();
+            tracing::info!(event = "turn.done", steps = 3, "it\nended");
+            tracing::debug!(event = "turn.round");
+        });
+        assert_eq!(lines.len(), 1);
+        let line = &lines[0];
+        assert_eq!(line["event"], "turn.done");
+        assert_eq!(line["run.id"], "r1");
+        assert_eq!(line["steps"], 3);
+        assert_eq!(line["message"], "it\nended");
+        assert_eq!(line["comp"], "test");
+        assert_eq!(line["pid"], 7);
+        assert_eq!(line["level"], "info");
+    }
+
+    #[test]
+    fn audit_does_not_depend_on_the_level_and_foreign_crates_are_quiet() {
+        let lines = lines(LogLevel::Error, || {
+            tracing::info!(target: AUDIT, event = "audit", tool = "echo");
+            tracing::warn!(target: "agentd::x", event = "x");
+            tracing::warn!(target: "hyper::proto", "closed");
+        });
+        let events: Vec<_> = lines.iter().map(|line| line["event"].clone()).collect();
+        assert_eq!(events, ["audit"]);
+    }
+}

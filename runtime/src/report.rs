@@ -1,0 +1,106 @@
+//! Tells the operator what this pod runs with: in full when the connection is made, and again whenever it changes.
+//! Changes that come together go as one report. A report that cannot be sent harms nothing: it is tried again.
+
+use std::time::Duration;
+
+use agentd_base::report::{PATH, Report};
+use agentd_config::document;
+use agentd_identity::{IdentitySource, SpiffeId};
+use agentd_net::session::{Closed, Session, connect};
+use agentd_net::{Backoff, Declared, Destination, NetError, Pace, Timeouts};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Uri, header};
+use tokio::sync::watch;
+
+/// Servers come up in bursts: what changes within this time goes as one report.
+const COALESCE: Duration = Duration::from_millis(250);
+/// The operator is away for as long as it takes to elect a leader; with many pods nobody should hammer it.
+const PACE: Pace = Pace { first: Duration::from_millis(500), max: Duration::from_secs(30) };
+/// One report and its answer.
+const EXCHANGE: Duration = Duration::from_secs(15);
+
+/// Why a report did not arrive.
+#[derive(Debug, thiserror::Error)]
+enum Unsent {
+    #[error(transparent)]
+    Net(#[from] NetError),
+    #[error("the operator answered with HTTP {0}")]
+    Status(u16),
+    #[error("the report cannot be written: {0}")]
+    Content(#[from] serde_json::Error),
+    #[error("the operator closed the connection")]
+    Closed,
+}
+
+/// Sends the latest value of `report` for as long as the process lives.
+///
+/// # Errors
+/// At once, when the URL or the ID of the document is none.
+pub fn start(
+    to: &document::Report,
+    source: IdentitySource,
+    report: watch::Receiver<Report>,
+) -> Result<tokio::task::AbortHandle, String> {
+    let destination = Destination::declared(&to.url, Declared::Internal).map_err(|error| error.to_string())?;
+    let server: SpiffeId = to.server_id.parse().map_err(|error: agentd_identity::id::IdError| error.to_string())?;
+    Ok(tokio::spawn(run(destination, server, source, report)).abort_handle())
+}
+
+async fn run(destination: Destination, server: SpiffeId, source: IdentitySource, mut report: watch::Receiver<Report>) {
+    let mut identity = source.subscribe();
+    let mut backoff = Backoff::new(PACE);
+    loop {
+        // Without an SVID the operator would not know who reports.
+        if identity.wait_for(|identity| identity.svid.is_some()).await.is_err() {
+            return;
+        }
+        let error = match session(&destination, &server, &source, &mut report, &mut backoff).await {
+            Ok(()) => return,
+            Err(error) => error,
+        };
+        let wait = backoff.wait();
+        tracing::debug!(event = "report.fail", err = %error, next_ms = u64::try_from(wait.as_millis()).unwrap_or(0));
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// One connection to its end; `Ok` when there is nothing left to report.
+async fn session(
+    destination: &Destination,
+    server: &SpiffeId,
+    source: &IdentitySource,
+    report: &mut watch::Receiver<Report>,
+    backoff: &mut Backoff,
+) -> Result<(), Unsent> {
+    let tls = agentd_identity::tls::client_config(source, server.clone());
+    let timeouts = Timeouts { total: Some(EXCHANGE), ..Timeouts::default() };
+    let (mut session, mut closed) = connect(destination, tls, timeouts).await?;
+    loop {
+        let current = report.borrow_and_update().clone();
+        send(&mut session, &current).await?;
+        tracing::debug!(event = "report.sent", digest = current.running_digest);
+        backoff.reset();
+        if !next_change(report, &mut closed).await? {
+            return Ok(());
+        }
+    }
+}
+
+/// Waits for a change and for what comes with it; false when no more can come.
+async fn next_change(report: &mut watch::Receiver<Report>, closed: &mut Closed) -> Result<bool, Unsent> {
+    tokio::select! {
+        changed = report.changed() => if changed.is_err() { return Ok(false) },
+        () = &mut *closed => return Err(Unsent::Closed),
+    }
+    tokio::time::sleep(COALESCE).await;
+    Ok(true)
+}
+
+async fn send(session: &mut Session, report: &Report) -> Result<(), Unsent> {
+    let mut request = Request::new(Bytes::from(serde_json::to_vec(report)?));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = Uri::from_static(PATH);
+    request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let response = session.send(request).await?;
+    if response.status().is_success() { Ok(()) } else { Err(Unsent::Status(response.status().as_u16())) }
+}

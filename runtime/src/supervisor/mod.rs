@@ -1,0 +1,178 @@
+//! The process that a pod starts: it owns state, triggers and limits, serves A2A and the admin port, and never calls a
+//! model. Start order: configuration, store, identity, MCP connections, A2A, admin port, reports. In service mode
+//! nothing waits for a network: a pod without an issuer, a model or a server is up and says what is missing.
+
+pub mod lanes;
+pub mod one_shot;
+pub mod record;
+pub mod service;
+pub mod settings;
+pub mod tasks;
+pub mod turns;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use agentd_base::class::exit;
+use agentd_base::clock::{self, SharedClock};
+use agentd_base::id::{self, SharedIds};
+use agentd_config::document::StoreKind;
+use agentd_config::load::{Layers, Loaded};
+use agentd_config::{ConfigErrors, Document};
+use agentd_mcp::{Outbound, Supervised};
+use agentd_state::{Store, StoreError};
+use agentd_store::{MemoryStore, SqliteStore};
+use tokio::sync::watch;
+
+use self::settings::Settings;
+use self::tasks::Durability;
+use self::turns::TurnRunner;
+use crate::identity::PodIdentity;
+use crate::logging::LevelHandle;
+use crate::metrics::Metrics;
+use crate::pod::Pod;
+use crate::reload::bundle_of;
+use crate::signals::Signals;
+use crate::worker::pool::Pool;
+
+/// What an agent starts with.
+pub struct Start {
+    /// Checked.
+    pub loaded: Loaded<Document>,
+    /// For reloads.
+    pub layers: Layers,
+    /// This program, for workers.
+    pub program: PathBuf,
+    /// Of the log.
+    pub level: LevelHandle,
+    /// Downward API.
+    pub pod: Pod,
+}
+
+/// Why an agent cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An ID, URL or file that only use can find out.
+    #[error("{0}")]
+    Config(#[from] ConfigErrors),
+    /// A port cannot be had, or is not ours to open.
+    #[error("{key}: {problem}; free it or take another")]
+    Listen {
+        /// The key.
+        key: &'static str,
+        /// What the system said.
+        problem: String,
+    },
+    /// The store cannot be opened or read.
+    #[error("store: {0}")]
+    Store(#[from] StoreError),
+    /// The system is out of something.
+    #[error("{0}")]
+    System(String),
+}
+
+impl StartError {
+    /// The exit code that it ends the process with (contract/runtime.md section 3).
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::Listen { .. } => exit::CONFIG,
+            Self::Store(_) => exit::DEPENDENCY,
+            Self::System(_) => exit::FAILURE,
+        }
+    }
+
+    const fn event(&self) -> &'static str {
+        match self {
+            Self::Config(_) | Self::Listen { .. } => "config.invalid",
+            Self::Store(_) => "store.open.fail",
+            Self::System(_) => "proc.fail",
+        }
+    }
+}
+
+/// What both modes stand on.
+struct Foundation {
+    clock: SharedClock,
+    ids: SharedIds,
+    metrics: Metrics,
+    store: Arc<dyn Store>,
+    durability: Durability,
+    identity: Option<PodIdentity>,
+    settings: watch::Sender<Arc<Settings>>,
+    servers: Supervised,
+    runner: Arc<TurnRunner>,
+}
+
+/// Runs the agent to its end; the exit code.
+pub async fn run(start: Start) -> u8 {
+    let service = start.loaded.document.is_service();
+    tracing::info!(event = "proc.start", version = env!("CARGO_PKG_VERSION"), service);
+    let ended = match Signals::install() {
+        Ok(signals) if service => service::run(start, signals).await,
+        Ok(signals) => one_shot::run(start, signals).await,
+        Err(error) => Err(StartError::System(error.to_string())),
+    };
+    match ended {
+        Ok(code) => {
+            tracing::info!(event = "proc.exit", code);
+            code
+        }
+        Err(error) => {
+            let code = error.exit_code();
+            tracing::error!(event = error.event(), err = %error);
+            tracing::info!(event = "proc.exit", code);
+            code
+        }
+    }
+}
+
+impl Foundation {
+    async fn lay(start: &Start) -> Result<Self, StartError> {
+        let Loaded { document, live } = &start.loaded;
+        start.level.set(document.observability.log_level());
+        let metrics = Metrics::new().map_err(|error| StartError::System(error.to_string()))?;
+        let (store, durability) = open_store(document).await?;
+
+        let clock = clock::system();
+        let identity = match &document.identity {
+            None => None,
+            Some(identity) => {
+                let bundle = bundle_of(live.as_ref(), &identity.bundle_file);
+                Some(PodIdentity::start(identity, bundle, clock.clone())?)
+            }
+        };
+        let source = identity.as_ref().map(|identity| identity.source.clone());
+        let digest = live.as_ref().map(|live| live.digest.clone());
+        let settings = watch::Sender::new(Arc::new(Settings { generation: 1, document: document.clone(), digest }));
+        metrics.reload(true, 1);
+
+        let instance = document.instance(|name| std::env::var(name).ok());
+        let outbound = Outbound { identity: source.clone(), tls_ca: document.security.tls_ca.clone(), ..Outbound::default() };
+        let servers = Supervised::start(&document.mcp, instance.clone(), outbound, agentd_mcp::supervised::Pace::default());
+        let runner = Arc::new(TurnRunner {
+            pool: Pool::new(start.program.clone()),
+            instance,
+            settings: settings.subscribe(),
+            identity: source,
+            servers: servers.view(),
+            metrics: metrics.clone(),
+        });
+        Ok(Self { clock, ids: id::uuids(), metrics, store, durability, identity, settings, servers, runner })
+    }
+}
+
+async fn open_store(document: &Document) -> Result<(Arc<dyn Store>, Durability), StoreError> {
+    match document.store_kind() {
+        StoreKind::Memory => Ok((Arc::new(MemoryStore::new()), Durability::Volatile)),
+        StoreKind::File => {
+            let path = document
+                .store_path(|name| std::env::var(name).ok())
+                .ok_or_else(|| StoreError::Unavailable("there is no home folder; set store.path".to_owned()))?;
+            let opening = path.clone();
+            let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&opening)).await;
+            let store = opened.map_err(|error| StoreError::Unavailable(error.to_string()))??;
+            tracing::info!(event = "store.file", path = %path.display());
+            Ok((Arc::new(store), Durability::Durable))
+        }
+    }
+}

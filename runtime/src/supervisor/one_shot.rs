@@ -1,0 +1,65 @@
+//! One task and out: the answer on stdout, everything else on stderr, the way it ended in the exit code.
+
+use std::io::Write as _;
+
+use agentd_base::class::exit;
+use tokio_util::sync::CancellationToken;
+
+use super::turns::{TurnEnd, TurnInput};
+use super::{Foundation, Start, StartError};
+use crate::signals::{Event, Signals};
+
+/// What a standing instruction alone is begun with.
+const BEGIN: &str = "Carry out your instructions now.";
+
+pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartError> {
+    let foundation = Foundation::lay(&start).await?;
+    let text = start.loaded.document.agent.prompt.clone().unwrap_or_else(|| BEGIN.to_owned());
+    let mut view = foundation.servers.view();
+    tokio::select! {
+        // Every server has its own clock: this ends.
+        _ = view.wait_for(|view| view.settled()) => {}
+        () = ended(&mut signals) => return Ok(exit::FAILURE),
+    }
+    tracing::info!(event = "proc.ready", tools = view.borrow().catalogue.entries().len());
+
+    let stop = CancellationToken::new();
+    let run_id = foundation.ids.next();
+    let input = TurnInput { run_id, conversation: String::new(), transcript: serde_json::Value::Null, text };
+    let turn = foundation.runner.run(input, &stop);
+    tokio::pin!(turn);
+    let end = tokio::select! {
+        end = &mut turn => end,
+        () = ended(&mut signals) => {
+            stop.cancel();
+            tokio::select! {
+                end = &mut turn => end,
+                () = ended(&mut signals) => return Ok(exit::HARD_KILL),
+            }
+        }
+    };
+    foundation.runner.pool.clear();
+    let code = match end {
+        TurnEnd::Done(result) => {
+            if !result.text.is_empty() {
+                print(&result.text);
+            }
+            result.status.exit_code()
+        }
+        TurnEnd::Broken { .. } => exit::FAILURE,
+    };
+    foundation.servers.close().await;
+    Ok(code)
+}
+
+async fn ended(signals: &mut Signals) {
+    while signals.next().await != Event::End {}
+}
+
+/// The answer and one newline.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let newline = if text.ends_with('\n') { "" } else { "\n" };
+    // Whoever closed our output does not want the answer.
+    let _ = write!(out, "{text}{newline}").and_then(|()| out.flush());
+}

@@ -1,0 +1,282 @@
+//! The long-lived agent: A2A, admin port, reports, reload, drain.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agentd_a2a::card::url_of;
+use agentd_a2a::{Authentication, Card, CardConfig, ListenError, Listener, Principals, Transport, tls};
+use agentd_base::class::exit;
+use agentd_base::drain::Drain;
+use agentd_base::readiness::Readiness;
+use agentd_base::report::{Rejected, Report};
+use agentd_config::endpoint::{self, Listen};
+use agentd_config::{Document, secret};
+use agentd_mcp::ServersView;
+use tokio::sync::{mpsc, watch};
+use url::Url;
+
+use super::settings::{Settings, SettingsWatch};
+use super::tasks::{A2aService, Tasks};
+use super::{Foundation, Start, StartError};
+use crate::admin::{self, Admin};
+use crate::files::FolderWatch;
+use crate::logging::LevelHandle;
+use crate::metrics::Metrics;
+use crate::pod::Pod;
+use crate::reload::LiveHalf;
+use crate::report;
+use crate::server::Server;
+use crate::signals::{Event, Signals};
+use crate::worker::process::{ASK, TERM};
+
+/// What is kept of the drain's time for the end itself: closing sessions and connections, and the store.
+const CLOSING: Duration = Duration::from_secs(2);
+/// What the listener speaks.
+const A2A_VERSIONS: [&str; 1] = ["1.0"];
+
+pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartError> {
+    let foundation = Foundation::lay(&start).await?;
+    let document = &start.loaded.document;
+    let readiness = Readiness::new();
+    readiness.block("listener", "not bound yet");
+
+    let tasks = Tasks::new(
+        foundation.store.clone(),
+        foundation.durability,
+        foundation.runner.clone(),
+        foundation.ids.clone(),
+        foundation.clock.clone(),
+    );
+    tasks.restore().await?;
+
+    let drain = Drain::new();
+    let principals = watch::Sender::new(Arc::new(Principals::new(&document.a2a.principals)));
+    let (listener, card) = bind(document, &foundation, &principals).await?;
+    tokio::spawn(listener.serve(Arc::new(A2aService(tasks.clone())), Arc::new(card), drain.watch()));
+    readiness.release("listener");
+
+    let admin_drain = Drain::new();
+    if let Some(address) = document.observability.metrics_addr {
+        let identity = foundation.identity.as_ref().map(crate::identity::PodIdentity::health);
+        let admin = Admin { readiness: readiness.clone(), identity, metrics: foundation.metrics.clone() };
+        let server = Server::bind(address, None, admin::BOUNDS)
+            .await
+            .map_err(|error| listen_fault("observability.metrics_addr", &error))?;
+        tracing::info!(event = "metrics.serving", address = %server.local_addr());
+        tokio::spawn(server.serve(admin, admin_drain.watch()));
+    }
+
+    let (rejected, refused) = watch::channel(None);
+    let secrets = SecretsWatch::new(&foundation.settings.subscribe())?;
+    let facts = Facts {
+        pod: start.pod,
+        settings: foundation.settings.subscribe(),
+        rejected: refused,
+        servers: foundation.servers.view(),
+        metrics: foundation.metrics.clone(),
+    };
+    let (state, reported) = watch::channel(facts.report());
+    if let (Some(to), Some(identity)) = (&document.report, &foundation.identity) {
+        report::start(to, identity.source.clone(), reported).map_err(|problem| listen_fault("report.url", &problem))?;
+    }
+    tokio::spawn(facts.follow(secrets, state));
+
+    let (poke, pokes) = mpsc::channel(1);
+    let half = LiveHalf {
+        layers: start.layers,
+        settings: foundation.settings.clone(),
+        rejected,
+        identity: foundation.identity.as_ref().map(|identity| identity.source.clone()),
+        metrics: foundation.metrics.clone(),
+    };
+    let watching = FolderWatch::new().map_err(|error| StartError::System(error.to_string()))?;
+    tokio::spawn(half.follow(watching, pokes));
+    tracing::info!(event = "proc.ready");
+
+    let mut changes = foundation.settings.subscribe();
+    loop {
+        tokio::select! {
+            event = signals.next() => match event {
+                Event::Reload => drop(poke.try_send(())),
+                Event::End => break,
+            },
+            Ok(()) = changes.changed() => {
+                let settings = changes.borrow_and_update().clone();
+                take_up(&settings.document, &foundation, &principals, &start.level);
+            }
+        }
+    }
+
+    readiness.block("drain", "the agent is about to stop");
+    let limit = document.lifecycle.drain_timeout();
+    tracing::info!(event = "drain.start", limit_s = limit.as_secs());
+    let orderly = async {
+        tokio::join!(tasks.drain(patience(limit)), drain.run(limit));
+        foundation.runner.pool.clear();
+        foundation.servers.close().await;
+    };
+    let clean = tokio::select! {
+        done = tokio::time::timeout(limit, orderly) => done.is_ok(),
+        _ = signals.next() => false,
+    };
+    if clean {
+        tracing::info!(event = "drain.done");
+        return Ok(exit::DONE);
+    }
+    tracing::warn!(event = "drain.abandon");
+    Ok(exit::HARD_KILL)
+}
+
+/// How long turns may go on by themselves after SIGTERM: what is left of the drain's time when asking, killing and
+/// closing have theirs, and some of it in any case.
+fn patience(limit: Duration) -> Duration {
+    limit.saturating_sub(ASK + TERM * 2 + CLOSING).max(limit / 3)
+}
+
+/// A new configuration reaches what is not asked per request or turn.
+fn take_up(
+    document: &Document,
+    foundation: &Foundation,
+    principals: &watch::Sender<Arc<Principals>>,
+    level: &LevelHandle,
+) {
+    let next = Principals::new(&document.a2a.principals);
+    principals.send_if_modified(|current| {
+        let changed = **current != next;
+        *current = Arc::new(next);
+        changed
+    });
+    foundation.servers.reload(&document.mcp);
+    level.set(document.observability.log_level());
+}
+
+/// The A2A listener and its card.
+async fn bind(
+    document: &Document,
+    foundation: &Foundation,
+    principals: &watch::Sender<Arc<Principals>>,
+) -> Result<(Listener, Card), StartError> {
+    let key = "a2a.listen";
+    let listen = document.a2a.listen.as_deref().unwrap_or_default();
+    let Listen { tls: secure, address } =
+        endpoint::listen(listen).map_err(|refused| listen_fault(key, &refused.problem))?;
+    let source = foundation.identity.as_ref().map(|identity| &identity.source);
+    let transport = match (secure, &document.a2a.tls, source) {
+        (false, _, _) => Transport::Plain,
+        (true, Some(given), source) => Transport::Tls(Box::new(
+            tls::given(&given.cert, &given.key, source).map_err(|error| listen_fault("a2a.tls", &error))?,
+        )),
+        (true, None, Some(source)) => Transport::Tls(Box::new(tls::svid(source))),
+        (true, None, None) => return Err(listen_fault(key, "https needs a2a.tls or identity")),
+    };
+    let authentication = if document.a2a.dev {
+        tracing::warn!(event = "a2a.dev", "every caller on loopback is an operator (a2a.dev)");
+        Authentication::Dev
+    } else {
+        Authentication::Principals(principals.subscribe())
+    };
+    let mutual_tls = !document.a2a.dev;
+    let listener = Listener::bind(address, transport, authentication).await.map_err(|error: ListenError| listen_fault(key, &error))?;
+    let url = match &document.a2a.url {
+        Some(url) => Url::parse(url),
+        None => url_of(if secure { "https" } else { "http" }, listener.local_addr()),
+    };
+    let card = CardConfig {
+        name: foundation.runner.instance.clone(),
+        description: format!("The agent {}", foundation.runner.instance),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        url: url.map_err(|error| listen_fault("a2a.url", &error))?,
+        mutual_tls,
+    };
+    Ok((listener, Card::new(&card).map_err(|error| StartError::System(error.to_string()))?))
+}
+
+fn listen_fault(key: &'static str, problem: &(impl std::fmt::Display + ?Sized)) -> StartError {
+    StartError::Listen { key, problem: problem.to_string() }
+}
+
+/// What a report is made of.
+struct Facts {
+    pod: Pod,
+    settings: SettingsWatch,
+    rejected: watch::Receiver<Option<Rejected>>,
+    servers: watch::Receiver<Arc<ServersView>>,
+    metrics: Metrics,
+}
+
+impl Facts {
+    fn report(&self) -> Report {
+        let settings: Arc<Settings> = self.settings.borrow().clone();
+        let view = self.servers.borrow().clone();
+        self.metrics.servers(&view);
+        Report {
+            pod_name: self.pod.name.clone().unwrap_or_default(),
+            pod_uid: self.pod.uid.clone().unwrap_or_default(),
+            running_digest: settings.digest.clone(),
+            rejected: self.rejected.borrow().clone(),
+            missing_secrets: secret::missing_secrets(&settings.document, Path::new(secret::POD_FOLDER)),
+            servers: view.report(),
+            a2a_versions: A2A_VERSIONS.map(str::to_owned).to_vec(),
+            tool_count: u32::try_from(view.catalogue.entries().len()).unwrap_or(u32::MAX),
+            tool_digest: view.catalogue.digest(),
+            listens_on_all_addresses: false,
+        }
+    }
+
+    /// Keeps the report current.
+    async fn follow(mut self, mut secrets: SecretsWatch, state: watch::Sender<Report>) {
+        loop {
+            let changed = tokio::select! {
+                changed = self.settings.changed() => {
+                    secrets.add(&self.settings.borrow().document);
+                    changed
+                }
+                changed = self.rejected.changed() => changed,
+                changed = self.servers.changed() => changed,
+                () = secrets.folders.changed() => Ok(()),
+            };
+            if changed.is_err() {
+                return;
+            }
+            self.settings.mark_unchanged();
+            self.rejected.mark_unchanged();
+            self.servers.mark_unchanged();
+            let report = self.report();
+            state.send_if_modified(|current| std::mem::replace(current, report.clone()) != report);
+        }
+    }
+}
+
+/// The folders of the secret files: one that was missing may be mounted at any time.
+struct SecretsWatch {
+    folders: FolderWatch,
+}
+
+impl SecretsWatch {
+    fn new(settings: &SettingsWatch) -> Result<Self, StartError> {
+        let folders = FolderWatch::new().map_err(|error| StartError::System(error.to_string()))?;
+        let mut watch = Self { folders };
+        watch.add(&settings.borrow().document);
+        Ok(watch)
+    }
+
+    fn add(&mut self, document: &Document) {
+        let folders: Vec<PathBuf> =
+            secret::secret_files(document).iter().filter_map(|file| file.parent()).map(Path::to_owned).collect();
+        for folder in folders.iter().filter(|folder| folder.is_dir()) {
+            self.folders.add(folder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drain_leaves_time_for_its_end() {
+        assert_eq!(patience(Duration::from_secs(25)), Duration::from_secs(14));
+        assert_eq!(patience(Duration::from_secs(3)), Duration::from_secs(1));
+    }
+}

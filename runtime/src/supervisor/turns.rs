@@ -1,0 +1,332 @@
+//! Runs one turn in a worker process and says truthfully how it ended. Guarantees: what a worker's process does, from
+//! a crash to a hang, ends this turn and nothing else; the time limit holds even if the worker ignores it; a result
+//! counts even if the worker dies right after it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use agentd_base::report::ServerState;
+use agentd_identity::{IdentitySource, Snapshot as IdentitySnapshot};
+use agentd_mcp::ServersView;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::settings::{Settings, SettingsWatch, current};
+use crate::logging::AUDIT;
+use crate::metrics::Metrics;
+use crate::worker::frame::{
+    Configure, FrameError, FromWorker, IdentityMaterial, Reachable, SecretPem, ToWorker, ToolCalled, Turn, TurnResult,
+    TurnStatus,
+};
+use crate::worker::pool::{Pool, Warm};
+use crate::worker::process::{ASK, Incoming};
+
+/// The worker ends a turn at its deadline by itself; it gets this much longer to say so.
+const DEADLINE_GRACE: Duration = Duration::from_secs(5);
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct TurnInput {
+    /// The run's id.
+    pub run_id: String,
+    /// The conversation, whose worker is used again.
+    pub conversation: String,
+    /// The conversation so far.
+    pub transcript: Value,
+    /// What the caller says.
+    pub text: String,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub enum TurnEnd {
+    /// With a result of the worker.
+    Done(Box<TurnResult>),
+    /// Without one.
+    Broken {
+        /// Why, for people.
+        reason: String,
+        /// Tool calls that had ended by then.
+        tool_calls: u64,
+    },
+}
+
+impl TurnEnd {
+    /// Tool calls that are known to have been made.
+    pub fn tool_calls(&self) -> u64 {
+        match self {
+            Self::Done(result) => result.tool_calls,
+            Self::Broken { tool_calls, .. } => *tool_calls,
+        }
+    }
+}
+
+/// Runs turns. Shared by all conversations.
+#[derive(Debug)]
+pub struct TurnRunner {
+    /// Warm workers.
+    pub pool: Arc<Pool>,
+    /// The agent's name.
+    pub instance: String,
+    /// The configuration.
+    pub settings: SettingsWatch,
+    /// The pod's identity.
+    pub identity: Option<IdentitySource>,
+    /// The MCP servers.
+    pub servers: watch::Receiver<Arc<ServersView>>,
+    /// Counters.
+    pub metrics: Metrics,
+}
+
+impl TurnRunner {
+    /// Runs a turn to its end. When `stop` fires the worker is asked to end it, then made to.
+    pub async fn run(&self, input: TurnInput, stop: &CancellationToken) -> TurnEnd {
+        let began = Instant::now();
+        tracing::info!(event = "turn.start", run_id = %input.run_id);
+        let run_id = input.run_id.clone();
+        let end = self.run_in_worker(input, stop).await;
+        let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        match &end {
+            TurnEnd::Done(result) => {
+                self.metrics.turn(result.status);
+                tracing::info!(
+                    event = "turn.done",
+                    run_id,
+                    status = result.status.label(),
+                    reason = result.reason,
+                    steps = result.steps,
+                    tokens = result.tokens,
+                    tool_calls = result.tool_calls,
+                    dur_ms = millis,
+                );
+            }
+            TurnEnd::Broken { reason, tool_calls } => {
+                self.metrics.crash();
+                tracing::error!(event = "turn.failed", run_id, err = reason, tool_calls, dur_ms = millis);
+            }
+        }
+        self.metrics.idle_workers(self.pool.idle());
+        end
+    }
+
+    async fn run_in_worker(&self, input: TurnInput, stop: &CancellationToken) -> TurnEnd {
+        let broken = |reason: String| TurnEnd::Broken { reason, tool_calls: 0 };
+        let settings = current(&self.settings);
+        let mut warm = match self.pool.take(&input.conversation) {
+            Ok(warm) => warm,
+            Err(error) => return broken(format!("no worker process could be started: {error}")),
+        };
+        tracing::debug!(event = "turn.spawn", run_id = %input.run_id, worker = warm.worker.pid());
+        let conversation = input.conversation.clone();
+        let run_id = input.run_id.clone();
+        if let Err(error) = self.prepare(&mut warm, &settings, input).await {
+            return broken(self.bury(warm, error.to_string()).await);
+        }
+        let limit = settings.document.limits.run.deadline() + DEADLINE_GRACE;
+        let mut tool_calls = 0;
+        match self.follow(&mut warm, &run_id, limit, stop, &mut tool_calls).await {
+            Ok(result) => {
+                if warm.worker.is_alive() {
+                    self.pool.park(conversation, warm);
+                }
+                TurnEnd::Done(result)
+            }
+            Err(Lost::Ended(reason)) => TurnEnd::Broken { reason, tool_calls },
+            Err(Lost::Stuck(result)) => {
+                warm.worker.kill().await;
+                match result {
+                    Some(result) => TurnEnd::Done(result),
+                    None => TurnEnd::Broken {
+                        reason: "the worker process did not end the turn when it was asked to, and was killed"
+                            .to_owned(),
+                        tool_calls,
+                    },
+                }
+            }
+        }
+    }
+
+    /// Tells the worker what has changed since its last turn, then the turn.
+    async fn prepare(&self, warm: &mut Warm, settings: &Settings, input: TurnInput) -> Result<(), FrameError> {
+        if warm.generation != Some(settings.generation) {
+            let configure = Configure {
+                generation: settings.generation,
+                document: settings.document.clone(),
+                parent: std::process::id(),
+            };
+            warm.worker.send(&ToWorker::Configure(Box::new(configure))).await?;
+            warm.generation = Some(settings.generation);
+        }
+        self.send_identity(warm).await?;
+        let turn = Turn {
+            run_id: input.run_id,
+            instance: self.instance.clone(),
+            transcript: input.transcript,
+            text: input.text,
+            servers: reachable(&self.servers.borrow()),
+        };
+        warm.worker.send(&ToWorker::Turn(Box::new(turn))).await
+    }
+
+    async fn send_identity(&self, warm: &mut Warm) -> Result<(), FrameError> {
+        let Some(source) = &self.identity else { return Ok(()) };
+        let fresh = warm.identity.as_ref().is_none_or(|seen| seen.has_changed().unwrap_or(false));
+        if !fresh {
+            return Ok(());
+        }
+        let receiver = warm.identity.get_or_insert_with(|| source.subscribe());
+        let snapshot = receiver.borrow_and_update().clone();
+        warm.worker.send(&ToWorker::Identity(material(source, &snapshot))).await
+    }
+
+    /// Reads what the worker says until its result, its end, or the end of patience.
+    async fn follow(
+        &self,
+        warm: &mut Warm,
+        run_id: &str,
+        limit: Duration,
+        stop: &CancellationToken,
+        tool_calls: &mut u64,
+    ) -> Result<Box<TurnResult>, Lost> {
+        let deadline = tokio::time::sleep(limit);
+        tokio::pin!(deadline);
+        let mut asked: Option<TurnStatus> = None;
+        loop {
+            let rotated = async {
+                match &mut warm.identity {
+                    Some(identity) => identity.changed().await.is_ok(),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                incoming = warm.worker.next() => match incoming {
+                    Some(Incoming::Frame(FromWorker::Done(result))) if result.run_id == run_id => return Ok(result),
+                    Some(Incoming::Frame(frame)) => self.note(frame, tool_calls),
+                    Some(Incoming::Exited(exit)) => return Err(Lost::Ended(exit.describe())),
+                    None => return Err(Lost::Ended("the worker process is gone".to_owned())),
+                },
+                true = rotated => {
+                    // A worker that cannot be told is about to say how it ended.
+                    let _ = self.send_identity(warm).await;
+                }
+                () = stop.cancelled(), if asked.is_none() => {
+                    asked = Some(TurnStatus::Cancelled);
+                    self.ask(warm, run_id, &mut deadline).await;
+                }
+                () = &mut deadline => match asked {
+                    None => {
+                        asked = Some(TurnStatus::Deadline);
+                        self.ask(warm, run_id, &mut deadline).await;
+                    }
+                    Some(status) => return Err(Lost::Stuck(forced(status, run_id, *tool_calls))),
+                },
+            }
+        }
+    }
+
+    async fn ask(&self, warm: &mut Warm, run_id: &str, deadline: &mut std::pin::Pin<&mut tokio::time::Sleep>) {
+        let _ = warm.worker.send(&ToWorker::Cancel { run_id: run_id.to_owned() }).await;
+        deadline.as_mut().reset(tokio::time::Instant::now() + ASK);
+    }
+
+    fn note(&self, frame: FromWorker, tool_calls: &mut u64) {
+        match frame {
+            FromWorker::ToolCalled(call) => {
+                *tool_calls += 1;
+                self.metrics.tool(&call);
+                audit(&self.instance, &call);
+            }
+            FromWorker::ModelCalled(call) => {
+                self.metrics.model(&call);
+                tracing::info!(
+                    event = "intel.call",
+                    run_id = call.run_id,
+                    input_tokens = call.input_tokens,
+                    output_tokens = call.output_tokens,
+                    error.class = call.error,
+                    dur_ms = call.millis,
+                );
+            }
+            // Of a turn before this one, which was given up.
+            FromWorker::Done(_) => {}
+        }
+    }
+
+    /// A worker that could not be spoken to: how it ended, if it has, else `otherwise`.
+    async fn bury(&self, mut warm: Warm, otherwise: String) -> String {
+        let end = async {
+            loop {
+                match warm.worker.next().await {
+                    Some(Incoming::Exited(exit)) => return exit.describe(),
+                    Some(Incoming::Frame(_)) => {}
+                    None => return otherwise.clone(),
+                }
+            }
+        };
+        match tokio::time::timeout(Duration::from_secs(1), end).await {
+            Ok(reason) => reason,
+            Err(_) => {
+                warm.worker.kill().await;
+                otherwise
+            }
+        }
+    }
+}
+
+/// Why there is no result from the worker.
+enum Lost {
+    /// Its process ended.
+    Ended(String),
+    /// It has to be killed; what the turn is worth if that is known.
+    Stuck(Option<Box<TurnResult>>),
+}
+
+/// A turn whose time was up is a turn whose time was up, whether the worker says so or not.
+fn forced(status: TurnStatus, run_id: &str, tool_calls: u64) -> Option<Box<TurnResult>> {
+    (status == TurnStatus::Deadline).then(|| {
+        Box::new(TurnResult {
+            run_id: run_id.to_owned(),
+            status,
+            text: String::new(),
+            reason: Some(
+                "the turn used up its time (limits.run.deadline), and its worker had to be killed".to_owned(),
+            ),
+            transcript: Value::Null,
+            steps: 0,
+            tokens: 0,
+            tool_calls,
+        })
+    })
+}
+
+/// The audit line of a tool call: never arguments, never results.
+fn audit(instance: &str, call: &ToolCalled) {
+    tracing::info!(
+        target: AUDIT,
+        event = "audit",
+        action = "tool.call",
+        instance,
+        run_id = call.run_id,
+        mcp.server = call.server,
+        gen_ai.tool.name = call.tool,
+        outcome = call.outcome.label(),
+        dur_ms = call.millis,
+    );
+}
+
+/// The servers that a worker may dial now.
+fn reachable(view: &ServersView) -> Vec<Reachable> {
+    let connected = view.servers.iter().filter(|server| server.state == ServerState::Connected);
+    connected.map(|server| Reachable { name: server.server.name.clone(), era: server.era }).collect()
+}
+
+fn material(source: &IdentitySource, snapshot: &IdentitySnapshot) -> IdentityMaterial {
+    let svid = snapshot.svid.as_ref();
+    IdentityMaterial {
+        trust_domain: source.trust_domain().to_string(),
+        bundle: snapshot.bundle.as_ref().map(|bundle| bundle.to_pem()),
+        certificates: svid.map(|svid| svid.chain_pem()),
+        key: svid.map(|svid| SecretPem::new(svid.key_pem().to_string())),
+    }
+}

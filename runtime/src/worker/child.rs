@@ -1,0 +1,3 @@
+//! stub
+/// stub
+pub async fn main() -> u8 { 0 }

@@ -1,0 +1,378 @@
+//! What supervisor and worker say to each other: JSON frames with a four-byte length before each, over a socketpair
+//! that is the worker's standard input. Guarantees: a frame that is longer than the bound or is not of these types
+//! ends the connection, never the reader's process.
+
+use agentd_config::Document;
+use agentd_mcp::Era;
+use futures::{SinkExt as _, StreamExt as _};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec};
+use zeroize::{Zeroize, Zeroizing};
+
+/// A transcript that grew to the largest window of today's models has some 4 MiB of text; JSON escapes may double it.
+pub const FRAME_BYTES: usize = 16 * 1024 * 1024;
+
+/// From the supervisor to the worker.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "frame", rename_all = "snake_case")]
+pub enum ToWorker {
+    /// The first frame, and again before the next turn when the configuration has changed.
+    Configure(Box<Configure>),
+    /// The pod's SVID and bundle; again whenever they rotate.
+    Identity(IdentityMaterial),
+    /// Run a turn. The worker runs one at a time and answers with [`FromWorker::Done`].
+    Turn(Box<Turn>),
+    /// End the turn with this run id soon and answer.
+    Cancel {
+        /// The turn's.
+        run_id: String,
+    },
+}
+
+/// What a worker needs of the configuration.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Configure {
+    /// Grows with each accepted change of the configuration.
+    pub generation: u64,
+    /// The document. Secrets in it are references, resolved by the worker at use.
+    pub document: Document,
+    /// The supervisor's process: a worker whose parent is another one is an orphan.
+    pub parent: u32,
+}
+
+/// Certificates and key as PEM.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct IdentityMaterial {
+    /// The trust domain.
+    pub trust_domain: String,
+    /// Roots.
+    pub bundle: Option<String>,
+    /// Leaf first; absent before the first SVID.
+    pub certificates: Option<String>,
+    /// PKCS#8.
+    pub key: Option<SecretPem>,
+}
+
+impl std::fmt::Debug for IdentityMaterial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IdentityMaterial").field("trust_domain", &self.trust_domain).finish_non_exhaustive()
+    }
+}
+
+/// A key on its way to a worker: wiped when dropped, never shown.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SecretPem(String);
+
+impl SecretPem {
+    /// Takes a PEM text.
+    pub fn new(pem: String) -> Self {
+        Self(pem)
+    }
+
+    /// The PEM text.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for SecretPem {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// One turn.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Turn {
+    /// The run's id: the same when the turn is run again after a crash, and part of every idempotency key.
+    pub run_id: String,
+    /// The agent's name, for `_meta` of tool calls.
+    pub instance: String,
+    /// The conversation so far; `null` when it begins.
+    pub transcript: Value,
+    /// What the caller says.
+    pub text: String,
+    /// The servers that answer at this moment: only these are dialled, so that one that is down costs a turn nothing.
+    pub servers: Vec<Reachable>,
+}
+
+/// A server that the supervisor is connected to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reachable {
+    /// The name in the document.
+    pub name: String,
+    /// How it is spoken to, so that the worker need not probe.
+    pub era: Option<Era>,
+}
+
+/// From the worker to the supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "frame", rename_all = "snake_case")]
+pub enum FromWorker {
+    /// A tool call has ended.
+    ToolCalled(ToolCalled),
+    /// A model call has ended.
+    ModelCalled(ModelCalled),
+    /// The turn has ended: the last frame about it.
+    Done(Box<TurnResult>),
+}
+
+/// One tool call, for audit and metrics. Neither arguments nor results.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCalled {
+    /// The turn's.
+    pub run_id: String,
+    /// The server's name; empty when no server has the tool.
+    pub server: String,
+    /// The tool's qualified name, as the model's call was understood.
+    pub tool: String,
+    /// How it ended.
+    pub outcome: ToolOutcome,
+    /// From request to answer.
+    pub millis: u64,
+}
+
+/// How a tool call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolOutcome {
+    /// The tool did it.
+    Ok,
+    /// The tool ran and says that it failed.
+    ToolError,
+    /// The server or the way to it failed.
+    Failed,
+    /// No such tool, or arguments that are none: not sent.
+    Refused,
+}
+
+impl ToolOutcome {
+    /// A label for metrics and logs.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::ToolError => "tool_error",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// One model call, for metrics.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelCalled {
+    /// The turn's.
+    pub run_id: String,
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// The class of the error, if it failed.
+    pub error: Option<String>,
+    /// From request to answer.
+    pub millis: u64,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnResult {
+    /// The turn's.
+    pub run_id: String,
+    /// How.
+    pub status: TurnStatus,
+    /// The answer; may be empty.
+    pub text: String,
+    /// Why it is not `completed`, for people.
+    pub reason: Option<String>,
+    /// The conversation with this turn in it.
+    pub transcript: Value,
+    /// Model and tool calls.
+    pub steps: u64,
+    /// Tokens both ways.
+    pub tokens: u64,
+    /// Tool calls.
+    pub tool_calls: u64,
+}
+
+/// The terminal states of a turn (contract/runtime.md section 8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnStatus {
+    /// It answered.
+    Completed,
+    /// It could not go on.
+    Failed,
+    /// It was asked to end.
+    Cancelled,
+    /// The model declined the task.
+    Refused,
+    /// Out of steps.
+    ExhaustedSteps,
+    /// Out of tokens.
+    ExhaustedTokens,
+    /// Out of time.
+    Deadline,
+    /// It went round in circles.
+    LoopDetected,
+    /// No model answered, or none would let us in.
+    ModelUnavailable,
+}
+
+impl TurnStatus {
+    /// The exit code of a process whose only turn ended so.
+    pub const fn exit_code(self) -> u8 {
+        use agentd_base::class::exit;
+        match self {
+            Self::Completed => exit::DONE,
+            Self::Failed | Self::Cancelled => exit::FAILURE,
+            Self::Refused => exit::REFUSED,
+            Self::ExhaustedSteps | Self::ExhaustedTokens | Self::Deadline => exit::BUDGET,
+            Self::LoopDetected => exit::PARTIAL,
+            Self::ModelUnavailable => exit::MODEL,
+        }
+    }
+
+    /// A label for metrics and logs.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Refused => "refused",
+            Self::ExhaustedSteps => "exhausted_steps",
+            Self::ExhaustedTokens => "exhausted_tokens",
+            Self::Deadline => "deadline",
+            Self::LoopDetected => "loop_detected",
+            Self::ModelUnavailable => "model_unavailable",
+        }
+    }
+}
+
+/// Why a frame could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The peer is gone, or the frame is too long.
+    #[error("the connection between supervisor and worker broke: {0}")]
+    Connection(#[from] std::io::Error),
+    /// Not one of our frames.
+    #[error("a frame between supervisor and worker cannot be understood: {0}")]
+    Content(#[from] serde_json::Error),
+}
+
+fn codec() -> LengthDelimitedCodec {
+    LengthDelimitedCodec::builder().max_frame_length(FRAME_BYTES).new_codec()
+}
+
+/// Reads frames of one direction.
+#[derive(Debug)]
+pub struct FrameReader<R>(FramedRead<R, LengthDelimitedCodec>);
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    /// From a byte stream.
+    pub fn new(reader: R) -> Self {
+        Self(FramedRead::new(reader, codec()))
+    }
+
+    /// The next frame; `None` at the end. Cancel safe.
+    ///
+    /// # Errors
+    /// See [`FrameError`]; the stream is of no use afterwards.
+    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
+        match self.0.next().await {
+            None => Ok(None),
+            Some(frame) => Ok(Some(serde_json::from_slice(&frame?)?)),
+        }
+    }
+}
+
+/// Writes frames of one direction.
+#[derive(Debug)]
+pub struct FrameWriter<W>(FramedWrite<W, LengthDelimitedCodec>);
+
+impl<W: AsyncWrite + Unpin> FrameWriter<W> {
+    /// Onto a byte stream.
+    pub fn new(writer: W) -> Self {
+        Self(FramedWrite::new(writer, codec()))
+    }
+
+    /// Writes one frame. Not cancel safe: a writer whose `send` was dropped must not be used again.
+    ///
+    /// # Errors
+    /// See [`FrameError`]. A frame that is too long is refused before a byte of it is written.
+    pub async fn send<T: Serialize>(&mut self, frame: &T) -> Result<(), FrameError> {
+        let bytes = Zeroizing::new(serde_json::to_vec(frame)?);
+        Ok(self.0.send(bytes::Bytes::copy_from_slice(&bytes)).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    fn result(text: &str) -> FromWorker {
+        FromWorker::Done(Box::new(TurnResult {
+            run_id: "r".into(),
+            status: TurnStatus::Completed,
+            text: text.into(),
+            reason: None,
+            transcript: serde_json::json!([{ "role": "user" }]),
+            steps: 1,
+            tokens: 2,
+            tool_calls: 0,
+        }))
+    }
+
+    #[tokio::test]
+    async fn frames_cross_in_order_and_the_end_is_the_end() {
+        let (here, there) = tokio::io::duplex(64);
+        let write = tokio::spawn(async move {
+            let mut writer = FrameWriter::new(here);
+            for text in ["ä", &"x".repeat(10_000)] {
+                writer.send(&result(text)).await.unwrap();
+            }
+        });
+        let mut reader = FrameReader::new(there);
+        for length in [2, 10_000] {
+            let frame: FromWorker = reader.next().await.unwrap().unwrap();
+            let FromWorker::Done(done) = frame else { panic!("{frame:?}") };
+            assert_eq!(done.text.len(), length);
+        }
+        assert!(reader.next::<FromWorker>().await.unwrap().is_none());
+        write.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_no_frame_is_an_error_and_reserves_no_memory() {
+        for bytes in [&b"\xff\xff\xff\xff"[..], b"\0\0\0\x02{}", b"\0\0\0\x04nope", b"\0\0\0\x09{"] {
+            let (mut here, there) = tokio::io::duplex(64);
+            here.write_all(bytes).await.unwrap();
+            drop(here);
+            assert!(FrameReader::new(there).next::<ToWorker>().await.is_err(), "{bytes:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_frame_over_the_bound_is_refused_by_its_writer() {
+        let (here, _there) = tokio::io::duplex(64);
+        let error = FrameWriter::new(here).send(&result(&"x".repeat(FRAME_BYTES))).await.unwrap_err();
+        assert!(matches!(error, FrameError::Connection(_)), "{error}");
+    }
+
+    #[test]
+    fn a_key_does_not_show() {
+        let material = IdentityMaterial {
+            trust_domain: "td".into(),
+            bundle: None,
+            certificates: None,
+            key: Some(SecretPem::new("KEYBODY".into())),
+        };
+        let frame = ToWorker::Identity(material);
+        assert!(!format!("{frame:?}").contains("KEYBODY"));
+    }
+}

@@ -1,0 +1,7 @@
+//! Worker processes, both ends. A worker runs the turns of one conversation, one at a time, holds its own MCP
+//! connections and model clients, and stays warm between turns. It never touches the store.
+
+pub mod child;
+pub mod frame;
+pub mod pool;
+pub mod process;

@@ -1,0 +1,236 @@
+//! The supervisor's end of a worker process: spawn, frames, signals, and one ordered stream of what it says and how it
+//! ended. Guarantees: the exit comes after the last frame that was written; the process and its group are gone when
+//! the handle has been dropped and the ladder has run; a signal never goes to a process that was reaped already.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+
+use super::frame::{FrameError, FrameReader, FrameWriter, FromWorker, ToWorker};
+
+/// From closing the worker's input, or asking it to cancel, to SIGTERM: a model call in flight is dropped at once, an
+/// MCP session is closed within a second.
+pub const ASK: Duration = Duration::from_secs(5);
+/// From SIGTERM to SIGKILL: the worker has no work to do on SIGTERM, so this is for a machine under load.
+pub const TERM: Duration = Duration::from_secs(2);
+/// A worker that does not read its input for so long is stuck.
+const WRITE: Duration = Duration::from_secs(10);
+/// Frames between the worker and whoever runs its turn: enough that the worker seldom waits, few enough to be small.
+const FRAMES: usize = 16;
+
+/// What a worker says, in order; after [`Incoming::Exited`] nothing follows.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A frame.
+    Frame(FromWorker),
+    /// The process has ended, and every frame it wrote has been delivered.
+    Exited(Exit),
+}
+
+/// How a process ended, or why it is as good as ended.
+#[derive(Debug)]
+pub struct Exit {
+    status: std::io::Result<ExitStatus>,
+    garbled: Option<FrameError>,
+}
+
+impl Exit {
+    /// For people: what happened to the process.
+    pub fn describe(&self) -> String {
+        if let Some(error) = &self.garbled {
+            return error.to_string();
+        }
+        match &self.status {
+            Ok(status) => describe_status(*status),
+            Err(error) => format!("the worker process is lost: {error}"),
+        }
+    }
+}
+
+fn describe_status(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("the worker process ended by itself with code {code}"),
+        (None, Some(9)) => {
+            "the worker process was killed by SIGKILL (the kernel does so when memory runs out)".to_owned()
+        }
+        (None, Some(number)) => {
+            let name = Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.to_string());
+            format!("the worker process was killed by {name}")
+        }
+        (None, None) => "the worker process ended".to_owned(),
+    }
+}
+
+/// A running worker.
+#[derive(Debug)]
+pub struct Worker {
+    pid: u32,
+    outgoing: FrameWriter<OwnedWriteHalf>,
+    incoming: mpsc::Receiver<Incoming>,
+    signals: mpsc::Sender<Signal>,
+}
+
+impl Worker {
+    /// Starts `<program> worker` in a process group of its own. Its standard input is our socket, its output is
+    /// closed, its standard error is ours.
+    ///
+    /// # Errors
+    /// When the system has no process, descriptor or memory left.
+    pub fn spawn(program: &Path) -> std::io::Result<Self> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let child = Command::new(program)
+            .arg("worker")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        let pid = child.id().unwrap_or_default();
+        let (read, write) = UnixStream::from_std(ours)?.into_split();
+        let (frames, incoming) = mpsc::channel(FRAMES);
+        let (signals, commands) = mpsc::channel(4);
+        tokio::spawn(attend(child, FrameReader::new(read), frames, commands));
+        Ok(Self { pid, outgoing: FrameWriter::new(write), incoming, signals })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether it has not ended, as far as anybody knows.
+    pub fn is_alive(&self) -> bool {
+        !self.signals.is_closed()
+    }
+
+    /// Sends a frame.
+    ///
+    /// # Errors
+    /// When the worker is gone or does not read; [`Worker::next`] then says how it ended.
+    pub async fn send(&mut self, frame: &ToWorker) -> Result<(), FrameError> {
+        tokio::time::timeout(WRITE, self.outgoing.send(frame)).await.unwrap_or_else(|_| {
+            Err(FrameError::Connection(std::io::Error::new(
+                std::io::ErrorKind::TimedOut,
+                "the worker does not read",
+            )))
+        })
+    }
+
+    /// What it says next; `None` once it has ended and that has been said. Cancel safe.
+    pub async fn next(&mut self) -> Option<Incoming> {
+        self.incoming.recv().await
+    }
+
+    /// SIGTERM to its group, then SIGKILL; returns when it is gone.
+    pub async fn kill(mut self) {
+        for (signal, patience) in [(Signal::SIGTERM, TERM), (Signal::SIGKILL, TERM)] {
+            if self.signals.send(signal).await.is_err() {
+                return;
+            }
+            let gone = async { while self.incoming.recv().await.is_some() {} };
+            if tokio::time::timeout(patience, gone).await.is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+/// Owns the process: reads its frames to their end, then waits for it, and is the only one to signal it. When the
+/// handle is dropped, the worker's input is closed with it, and the ladder ends the worker that does not leave.
+async fn attend(
+    mut child: Child,
+    mut reader: FrameReader<OwnedReadHalf>,
+    frames: mpsc::Sender<Incoming>,
+    mut commands: mpsc::Receiver<Signal>,
+) {
+    let group = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+    let signal = |signal| {
+        if let Some(group) = group {
+            // Gone already is fine.
+            let _ = killpg(group, signal);
+        }
+    };
+
+    let mut garbled = None;
+    loop {
+        tokio::select! {
+            frame = reader.next::<FromWorker>() => match frame {
+                Ok(Some(frame)) => {
+                    // With nobody left to read, go on to the end of the process.
+                    let _ = frames.send(Incoming::Frame(frame)).await;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    garbled = Some(error);
+                    signal(Signal::SIGKILL);
+                    break;
+                }
+            },
+            command = commands.recv() => match command {
+                Some(command) => signal(command),
+                None => break,
+            },
+        }
+    }
+
+    let status = end(&mut child, &mut commands, signal).await;
+    // Whoever holds the handle learns from the closed channel that the worker is gone.
+    drop(commands);
+    let _ = frames.send(Incoming::Exited(Exit { status, garbled })).await;
+}
+
+/// Waits for the process, obeying signals, with the ladder behind it.
+async fn end(
+    child: &mut Child,
+    commands: &mut mpsc::Receiver<Signal>,
+    signal: impl Fn(Signal),
+) -> std::io::Result<ExitStatus> {
+    let mut ladder = [(ASK, Signal::SIGTERM), (TERM, Signal::SIGKILL)].into_iter();
+    let mut step = ladder.next();
+    let mut open = true;
+    let mut waited = Box::pin(tokio::time::sleep(step.map_or(TERM, |(wait, _)| wait)));
+    loop {
+        tokio::select! {
+            status = child.wait() => return status,
+            command = commands.recv(), if open => match command {
+                Some(command) => signal(command),
+                None => open = false,
+            },
+            () = &mut waited, if step.is_some() => {
+                if let Some((_, next)) = step {
+                    signal(next);
+                }
+                step = ladder.next();
+                waited = Box::pin(tokio::time::sleep(step.map_or(TERM, |(wait, _)| wait)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_process_in_words() {
+        for (raw, text) in [
+            (0, "the worker process ended by itself with code 0"),
+            (101 << 8, "the worker process ended by itself with code 101"),
+            (9, "the worker process was killed by SIGKILL (the kernel does so when memory runs out)"),
+            (11, "the worker process was killed by SIGSEGV"),
+        ] {
+            assert_eq!(describe_status(ExitStatus::from_raw(raw)), text);
+        }
+    }
+}
