@@ -49,6 +49,7 @@ where
             }
         })
     };
+    let anonymous = peer.is_none();
     let end = End {
         app: &app,
         peer: peer.as_ref().as_ref(),
@@ -59,7 +60,11 @@ where
         Protocol::Http1 => {
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(limit::HEAD)
+                .header_read_timeout(if anonymous {
+                    limit::IDLE_ANONYMOUS
+                } else {
+                    limit::HEAD
+                })
                 .max_buf_size(limit::HEAD_BYTES)
                 .max_header_size(limit::HEAD_BYTES)
                 .max_headers(limit::HEADERS)
@@ -71,6 +76,8 @@ where
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(limit::STREAMS)
                 .max_header_list_size(limit::HEAD_BYTES as u32)
+                .initial_connection_window_size(limit::WINDOW)
+                .initial_stream_window_size(limit::WINDOW)
                 .keep_alive_interval(limit::PING)
                 .keep_alive_timeout(limit::PONG)
                 .serve_connection(io, service);
@@ -91,6 +98,11 @@ impl End<'_> {
         let mut connection = pin!(connection);
         let mut unlisted = pin!(self.unlisted());
         let age = Instant::now() + limit::AGE;
+        let mut idle = if self.peer.is_some() {
+            limit::IDLE
+        } else {
+            limit::IDLE_ANONYMOUS
+        };
         let mut ending = false;
         loop {
             tokio::select! {
@@ -101,13 +113,14 @@ impl End<'_> {
                 }
                 () = drain.signaled(), if !ending => {}
                 () = sleep_until(age), if !ending => {}
-                () = self.activity.idle(if ending { LINGER } else { limit::IDLE }) => {
+                () = self.activity.idle(idle) => {
                     if ending {
                         return;
                     }
                 }
             }
             ending = true;
+            idle = LINGER;
             connection.as_mut().graceful_shutdown();
         }
     }

@@ -20,6 +20,10 @@ pub const HEAD: Duration = Duration::from_secs(30);
 pub const BODY: Duration = Duration::from_secs(30);
 /// A connection without a request in flight is closed after this time.
 pub const IDLE: Duration = Duration::from_secs(120);
+/// The same, and [`HEAD`], for a connection without a client certificate: it is there for the card only.
+pub const IDLE_ANONYMOUS: Duration = Duration::from_secs(10);
+/// What one HTTP/2 connection may have sent and we have not read: strangers may fill it, so it is small.
+pub const WINDOW: u32 = 256 * 1024;
 /// A connection is ended in good order after this time, so that what was verified in its handshake (dates, chain) is
 /// verified again.
 pub const AGE: Duration = Duration::from_secs(3600);

@@ -1,5 +1,10 @@
 //! Our client against our listener, over mutual TLS by SPIFFE ID.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods
+)]
 
 mod support;
 

@@ -1,5 +1,10 @@
 //! Who gets in, what they may see, and what the listener survives.
-#![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods
+)]
 
 mod support;
 
@@ -438,6 +443,7 @@ async fn what_is_slow_is_ended_by_a_clock() {
     let mut idle = tls_stream(world.address, world.showing(Some(&shown)))
         .await
         .unwrap();
+    let stranger = Peer::connect_http2(world.address, world.showing(None)).await;
     // A round trip, so that what was sent has arrived before the clock stands still and jumps to the next timer.
     let mut alice = world.as_caller(ALICE).await;
     assert_eq!(alice.call("SendMessage", message("echo hi")).await.status, 200);
@@ -447,6 +453,13 @@ async fn what_is_slow_is_ended_by_a_clock() {
     assert_eq!(silent.read_to_end(&mut rest).await.unwrap_or(0), 0);
     let _ = half_head.read_to_end(&mut rest).await;
     let _ = idle.read_to_end(&mut rest).await;
+    let Peer::Two(stranger) = stranger else {
+        unreachable!()
+    };
+    assert!(
+        stranger.is_closed(),
+        "who shows no certificate is not kept waiting for"
+    );
     assert!(first_line(&mut half_body).await.starts_with("HTTP/1.1 408 "));
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }

@@ -1,6 +1,11 @@
 //! The listener judged by a client that we did not write: the official Python SDK (PyPI `a2a-sdk`), over TLS with a
 //! client certificate. `TEST_PYTHON` names a Python that has it; else it is installed once per machine.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods
+)]
 
 mod support;
 

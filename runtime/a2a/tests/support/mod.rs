@@ -4,6 +4,8 @@
     missing_docs,
     unreachable_pub,
     clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
     clippy::disallowed_methods
 )]
 

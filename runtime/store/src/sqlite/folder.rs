@@ -71,8 +71,11 @@ impl Folder {
         Ok(path)
     }
 
-    /// Makes the names of new files durable.
+    /// Makes the names of new files durable, and that of the folder where the one above lets itself be opened.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
+        if let Some(parent) = self.path.parent().and_then(|parent| File::open(parent).ok()) {
+            let _ = parent.sync_all();
+        }
         File::open(&self.path)
             .and_then(|folder| folder.sync_all())
             .map_err(|error| unusable(&self.path, &error))

@@ -1,0 +1,303 @@
+//! What the SQLite engine alone must do: survive being killed, keep others out, say what is wrong with its folder.
+//! The tests marked `ignored` are the child processes of the others.
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod support;
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use agentd_base::class::{Class, Classified as _};
+use agentd_state::{Store as _, StoreError, TaskState, Write};
+use agentd_store::SqliteStore;
+use support::{ALICE, conversation, note, task};
+
+const FOLDER: &str = "STORE_TEST_FOLDER";
+
+/// This test program again, running one of the ignored tests.
+fn child(test: &str, folder: &Path, shell: &str) -> Child {
+    Command::new("sh")
+        .args(["-c", &format!("{shell} exec \"$0\" \"$@\"")])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture", "--test-threads", "1"])
+        .env(FOLDER, folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn child_folder() -> std::path::PathBuf {
+    std::env::var_os(FOLDER).unwrap().into()
+}
+
+/// What the child said after `prefix`.
+fn said<'a>(line: &'a str, prefix: &str) -> Option<&'a str> {
+    line.split_once(prefix).map(|(_, rest)| rest.trim())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a child process of the test below"]
+async fn child_writes_until_it_is_killed() {
+    let store = std::sync::Arc::new(SqliteStore::open(&child_folder()).unwrap());
+    let mut writers = Vec::new();
+    for writer in 0..8 {
+        let store = store.clone();
+        writers.push(tokio::spawn(async move {
+            for n in 0.. {
+                let id = format!("w{writer}-{n}");
+                let batch = vec![
+                    Write::Task(task(&id, TaskState::Submitted, n)),
+                    note(ALICE, &id, &id),
+                    Write::Conversation(conversation(&id)),
+                ];
+                store.write(batch).await.unwrap();
+                println!("acknowledged {id}");
+            }
+        }));
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_acknowledged_write_survives_kill_9() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut acknowledged = Vec::new();
+    for round in 1..=3 {
+        let mut child = child("child_writes_until_it_is_killed", folder.path(), "");
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut fresh = Vec::new();
+        while fresh.len() < 200 * round {
+            let line = lines.next().unwrap().unwrap();
+            fresh.extend(said(&line, "acknowledged ").map(str::to_owned));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What it had said before it died, and was still in the pipe.
+        fresh.extend(
+            lines
+                .map_while(Result::ok)
+                .filter_map(|line| said(&line, "acknowledged ").map(str::to_owned)),
+        );
+        fresh.retain(|id| id.split('-').nth(1).is_some_and(|n| !n.is_empty()));
+        acknowledged = fresh;
+        let store = SqliteStore::open(folder.path()).unwrap();
+        for id in &acknowledged {
+            assert!(
+                store.task(id).await.unwrap().is_some(),
+                "{id} was acknowledged and is gone"
+            );
+        }
+        // Whole or not at all, the unacknowledged ones included.
+        for id in store.open_tasks().await.unwrap() {
+            assert_eq!(
+                store.task_of_message(ALICE, &id).await.unwrap().as_deref(),
+                Some(id.as_str())
+            );
+            assert!(
+                store.conversation(&id).await.unwrap().is_some(),
+                "{id} is there by half"
+            );
+        }
+        drop(store);
+        // The next round begins with an empty store: ids are the same again.
+        for file in std::fs::read_dir(folder.path()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+    }
+    assert!(acknowledged.len() >= 600);
+}
+
+#[tokio::test]
+#[ignore = "a child process of the test below"]
+async fn child_holds_the_store_until_its_input_ends() {
+    let _store = SqliteStore::open(&child_folder()).unwrap();
+    println!("holding");
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[tokio::test]
+async fn a_second_process_is_refused_and_told_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = child("child_holds_the_store_until_its_input_ends", folder.path(), "");
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    while !lines.next().unwrap().unwrap().contains("holding") {}
+    let error = SqliteStore::open(folder.path()).err().unwrap();
+    assert_eq!(error.class(), Class::Unavailable);
+    let text = error.to_string();
+    for part in [
+        folder.path().to_str().unwrap(),
+        &format!("in use by process {} on ", child.id()),
+        "stop that process, or give this one a folder of its own with `store.path`",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Whoever died with it leaves nothing to clean up.
+    let store = SqliteStore::open(folder.path()).unwrap();
+    assert!(
+        SqliteStore::open(folder.path()).is_err(),
+        "the same process counts too"
+    );
+    drop(store);
+    SqliteStore::open(folder.path()).unwrap();
+}
+
+#[tokio::test]
+#[ignore = "a child process of the test below"]
+async fn child_writes_until_the_disk_is_full() {
+    let store = SqliteStore::open(&child_folder()).unwrap();
+    for n in 0.. {
+        let id = format!("t{n}");
+        match store
+            .write(vec![Write::Task(task(&id, TaskState::Completed, n))])
+            .await
+        {
+            Ok(()) => println!("acknowledged {id}"),
+            Err(error) => {
+                println!("class {}", error.class().label());
+                println!("error {error}");
+                println!("first {}", store.task("t0").await.unwrap().is_some());
+                return;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_takes_no_more_is_unavailable_and_nothing_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    // Files of at most 256 KiB, and no signal at the limit: writing fails as on a full disk.
+    let run = child(
+        "child_writes_until_the_disk_is_full",
+        folder.path(),
+        "trap '' XFSZ; ulimit -f 512;",
+    );
+    let output = run.wait_with_output().unwrap();
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    let find = |prefix| {
+        output
+            .lines()
+            .filter_map(|line| said(line, prefix))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(find("class "), ["unavailable"], "{output}");
+    let error = find("error ").concat();
+    assert!(
+        error.contains("agentd.db") && error.contains("volume") || error.contains("disk"),
+        "{error}"
+    );
+    assert_eq!(find("first "), ["true"], "reading goes on");
+    let store = SqliteStore::open(folder.path()).unwrap();
+    let acknowledged = find("acknowledged ");
+    assert!(acknowledged.len() > 10);
+    for id in acknowledged {
+        assert!(store.task(id).await.unwrap().is_some(), "{id}");
+    }
+    store
+        .write(vec![Write::Task(task("after", TaskState::Completed, 0))])
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn what_was_stored_is_there_for_the_next_process_and_for_nobody_else() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("a/b");
+    let store = SqliteStore::open(&folder).unwrap();
+    store
+        .write(vec![Write::Task(task("t", TaskState::Working, 0))])
+        .await
+        .unwrap();
+    assert_eq!(
+        (store.folder(), store.file()),
+        (folder.as_path(), folder.join("agentd.db"))
+    );
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    for file in std::fs::read_dir(&folder).unwrap() {
+        let path = file.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+    drop(store);
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let store = SqliteStore::open(&folder).unwrap();
+    assert_eq!(mode(&folder), 0o700, "a folder of ours is made private again");
+    assert_eq!(
+        store.task("t").await.unwrap(),
+        Some(task("t", TaskState::Working, 0))
+    );
+    assert_eq!(store.open_tasks().await.unwrap(), ["t"]);
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_used_is_named_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for path in [file.as_path(), &file.join("below"), Path::new("/proc/nowhere")] {
+        let error = SqliteStore::open(path).err().unwrap();
+        assert_eq!(error.class(), Class::Unavailable, "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains(path.to_str().unwrap()) && text.contains("`store.path` must be a folder"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_store_of_ours_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agentd.db");
+    std::fs::write(
+        &file,
+        "this is a letter, and not a database at all; it is longer than a header",
+    )
+    .unwrap();
+    let error = SqliteStore::open(folder.path()).err().unwrap();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+    assert!(
+        std::fs::read_to_string(&file)
+            .unwrap()
+            .starts_with("this is a letter")
+    );
+    std::fs::remove_file(&file).unwrap();
+
+    drop(SqliteStore::open(folder.path()).unwrap());
+    let connection = rusqlite::Connection::open(&file).unwrap();
+    connection.pragma_update(None, "user_version", 99).unwrap();
+    drop(connection);
+    let error = SqliteStore::open(folder.path()).err().unwrap();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+    assert!(error.to_string().contains("start the newer agentd"), "{error}");
+}
+
+#[tokio::test]
+async fn a_record_that_this_version_cannot_read_is_said_to_be_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path()).unwrap();
+    store
+        .write(vec![Write::Task(task("t", TaskState::Working, 0))])
+        .await
+        .unwrap();
+    let file = store.file();
+    drop(store);
+    let connection = rusqlite::Connection::open(file).unwrap();
+    connection
+        .execute("UPDATE task SET record = '{\"id\":7}'", [])
+        .unwrap();
+    drop(connection);
+    let store = SqliteStore::open(folder.path()).unwrap();
+    let error = store.task("t").await.unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Corrupt(what) if what.starts_with("task t: ")),
+        "{error}"
+    );
+    assert_eq!(store.task("other").await.unwrap(), None, "the others can be read");
+}
