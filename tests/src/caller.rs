@@ -28,10 +28,21 @@ pub fn fetch_identity(namespace: &str, service_account: &str) -> Result<Identity
     let folder = TempDir::new().expect("a folder");
     let finished = run(cluster()
         .on_node(1, install::agentd())
-        .args(["identity", "fetch", "--namespace", namespace, "--service-account", service_account])
+        .args([
+            "identity",
+            "fetch",
+            "--namespace",
+            namespace,
+            "--service-account",
+            service_account,
+        ])
         .args(["--install-namespace", &install::namespace(), "--out"])
         .arg(folder.path()));
-    if finished.code == 0 { Ok(Identity(folder)) } else { Err(finished.failed()) }
+    if finished.code == 0 {
+        Ok(Identity(folder))
+    } else {
+        Err(finished.failed())
+    }
 }
 
 /// Sends `text` with the official Python client.
@@ -61,7 +72,14 @@ pub fn ask(url: &str, server_id: &str, text: &str, identity: &Identity) -> Finis
 pub fn curl(url: &str, arguments: &[&str]) -> Finished {
     run(cluster()
         .on_node(1, "curl")
-        .args(["--silent", "--show-error", "--max-time", "10", "--write-out", "\n%{http_code}"])
+        .args([
+            "--silent",
+            "--show-error",
+            "--max-time",
+            "10",
+            "--write-out",
+            "\n%{http_code}",
+        ])
         .args(arguments)
         .arg(url))
 }

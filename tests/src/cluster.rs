@@ -19,7 +19,10 @@ pub struct Cluster {
 /// The root of the repository.
 #[must_use]
 pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ has a parent").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ has a parent")
+        .to_path_buf()
 }
 
 /// The cluster of this suite.
@@ -42,9 +45,16 @@ impl Cluster {
         let state = std::env::var_os("KUBE_TEST_STATE").map(PathBuf::from).unwrap_or_else(|| {
             panic!("this test needs a cluster: run it by `make test-api` or `make test-e2e`, or start one with tests/cluster/cluster.sh and set KUBE_TEST_STATE")
         });
-        assert!(state.join("kubeconfig").exists(), "no cluster is up in {}: see tests/cluster/cluster.sh", state.display());
+        assert!(
+            state.join("kubeconfig").exists(),
+            "no cluster is up in {}: see tests/cluster/cluster.sh",
+            state.display()
+        );
         let tools = run(Command::new(repository().join("tests/cluster/cluster.sh")).arg("tools")).ok();
-        Self { state, tools: PathBuf::from(tools.trim()) }
+        Self {
+            state,
+            tools: PathBuf::from(tools.trim()),
+        }
     }
 
     /// An administrator's kubeconfig.
@@ -68,7 +78,8 @@ impl Cluster {
     pub async fn config(&self) -> kube::Config {
         // Another test may have installed it already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let file = kube::config::Kubeconfig::read_from(self.kubeconfig()).expect("the test cluster's kubeconfig");
+        let file =
+            kube::config::Kubeconfig::read_from(self.kubeconfig()).expect("the test cluster's kubeconfig");
         kube::Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default())
             .await
             .expect("a config from the test cluster's kubeconfig")
@@ -98,7 +109,11 @@ impl Cluster {
 
     /// Runs `kubectl apply` on YAML, server-side so that nothing depends on what was applied before.
     pub fn apply(&self, yaml: &str) -> Finished {
-        run_with(self.tool("kubectl").args(["apply", "--server-side", "--force-conflicts", "-f", "-"]), yaml.as_bytes())
+        run_with(
+            self.tool("kubectl")
+                .args(["apply", "--server-side", "--force-conflicts", "-f", "-"]),
+            yaml.as_bytes(),
+        )
     }
 
     /// Runs helm.
@@ -112,7 +127,9 @@ impl Cluster {
     pub fn on_node(&self, node: u8, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(repository().join("tests/cluster/cluster.sh"));
         command.env("KUBE_TEST_STATE", &self.state);
-        command.args(["exec", "--node", &node.to_string(), "--"]).arg(program);
+        command
+            .args(["exec", "--node", &node.to_string(), "--"])
+            .arg(program);
         command
     }
 }

@@ -40,7 +40,11 @@ impl Finished {
 
 impl fmt::Display for Finished {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "`{}` ended with {}\n{}{}", self.line, self.code, self.stdout, self.stderr)
+        write!(
+            formatter,
+            "`{}` ended with {}\n{}{}",
+            self.line, self.code, self.stdout, self.stderr
+        )
     }
 }
 
@@ -66,7 +70,9 @@ pub fn run_with(command: &mut Command, input: &[u8]) -> Finished {
     let mut stdin = child.stdin.take().expect("piped");
     let input = input.to_vec();
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
-    let output = child.wait_with_output().unwrap_or_else(|error| panic!("`{line}`: {error}"));
+    let output = child
+        .wait_with_output()
+        .unwrap_or_else(|error| panic!("`{line}`: {error}"));
     writer.join().expect("the writer does not panic");
     Finished {
         code: output.status.code().unwrap_or(-1),

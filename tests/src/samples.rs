@@ -24,7 +24,10 @@ pub fn samples(namespace: &str) -> Vec<(String, String)> {
             let text = fs::read_to_string(&path).expect("a sample");
             let moved = text.replace("namespace: agentd-demo\n", &format!("namespace: {namespace}\n"));
             assert_ne!(text, moved, "{} names no namespace", path.display());
-            (path.file_name().expect("a file").to_string_lossy().into_owned(), moved)
+            (
+                path.file_name().expect("a file").to_string_lossy().into_owned(),
+                moved,
+            )
         })
         .collect();
     all.sort();
@@ -37,7 +40,11 @@ pub fn samples(namespace: &str) -> Vec<(String, String)> {
 /// When there is none of that name.
 #[must_use]
 pub fn sample(namespace: &str, file: &str) -> String {
-    samples(namespace).into_iter().find(|(name, _)| name == file).unwrap_or_else(|| panic!("no sample {file}")).1
+    samples(namespace)
+        .into_iter()
+        .find(|(name, _)| name == file)
+        .unwrap_or_else(|| panic!("no sample {file}"))
+        .1
 }
 
 /// Starts the world outside, if it does not run yet, and gives `namespace` what it needs to reach it: tokens and CA.
@@ -73,7 +80,11 @@ pub async fn ready_namespace(prefix: &str) -> (Namespace, kube::Client) {
 /// # Panics
 /// When they do not get Ready.
 pub async fn await_samples(client: &kube::Client, namespace: &str) {
-    for (kind, name) in [("McpServer", "everything"), ("Agent", "demo"), ("McpServer", "remote")] {
+    for (kind, name) in [
+        ("McpServer", "everything"),
+        ("Agent", "demo"),
+        ("McpServer", "remote"),
+    ] {
         let api = wait::resources(client, namespace, kind);
         wait::for_condition(&api, name, "Ready", "True", "", Duration::from_secs(120)).await;
     }

@@ -14,7 +14,13 @@ use serde_json::Value;
 ///
 /// # Panics
 /// When it does not in time, with the object as it is then.
-pub async fn until<K>(api: &Api<K>, name: &str, what: &str, limit: Duration, condition: impl Condition<K>) -> Option<K>
+pub async fn until<K>(
+    api: &Api<K>,
+    name: &str,
+    what: &str,
+    limit: Duration,
+    condition: impl Condition<K>,
+) -> Option<K>
 where
     K: Clone + Debug + Send + DeserializeOwned + kube::Resource + 'static,
 {
@@ -22,7 +28,10 @@ where
     if let Ok(Ok(object)) = waited {
         return object;
     }
-    panic!("{name}: not {what} in {limit:?}; it is {:#?}", api.get_opt(name).await);
+    panic!(
+        "{name}: not {what} in {limit:?}; it is {:#?}",
+        api.get_opt(name).await
+    );
 }
 
 /// One kind of agentd.io in a namespace, as JSON: the tests read it as a user does.
@@ -37,11 +46,19 @@ pub fn resources(client: &kube::Client, namespace: &str, kind: &str) -> Api<Dyna
 pub fn condition(object: &DynamicObject, kind: &str) -> Option<(String, String, String)> {
     let generation = object.metadata.generation;
     let conditions = object.data.pointer("/status/conditions")?.as_array()?;
-    let found = conditions.iter().find(|each| each.get("type").and_then(Value::as_str) == Some(kind))?;
+    let found = conditions
+        .iter()
+        .find(|each| each.get("type").and_then(Value::as_str) == Some(kind))?;
     if found.get("observedGeneration").and_then(Value::as_i64) != generation {
         return None;
     }
-    let text = |key: &str| found.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |key: &str| {
+        found
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     Some((text("status"), text("reason"), text("message")))
 }
 
@@ -63,6 +80,8 @@ pub async fn for_condition(
             .is_some_and(|(is, why, _)| is == status && (reason.is_empty() || why == reason))
     };
     let what = format!("{kind}={status} {reason}");
-    let object = until(api, name, &what, limit, holds).await.expect("a condition holds for an object only");
+    let object = until(api, name, &what, limit, holds)
+        .await
+        .expect("a condition holds for an object only");
     condition(&object, kind).expect("it was just seen").2
 }

@@ -15,14 +15,26 @@ use serde_json::Value;
 
 /// `status.<key>` of the sample agent.
 fn agent_status(namespace: &Namespace, key: &str) -> String {
-    namespace.kubectl(&["get", "agents.agentd.io", "demo", "-o", &format!("jsonpath={{.status.{key}}}")]).ok()
+    namespace
+        .kubectl(&[
+            "get",
+            "agents.agentd.io",
+            "demo",
+            "-o",
+            &format!("jsonpath={{.status.{key}}}"),
+        ])
+        .ok()
 }
 
 #[tokio::test]
 async fn an_agent_answers_a_message_with_what_a_tool_said() {
     let (namespace, _client) = ready_namespace("main").await;
-    let caller = fetch_identity(namespace.name(), "caller").expect("a labelled ServiceAccount gets an identity");
-    let (url, id) = (agent_status(&namespace, "url"), agent_status(&namespace, "spiffeID"));
+    let caller =
+        fetch_identity(namespace.name(), "caller").expect("a labelled ServiceAccount gets an identity");
+    let (url, id) = (
+        agent_status(&namespace, "url"),
+        agent_status(&namespace, "spiffeID"),
+    );
 
     // A client that we did not write, which checks our certificate by host name.
     let answer = ask_with_sdk(&url, "What is 2 plus 40?", &caller).ok();
@@ -33,8 +45,14 @@ async fn an_agent_answers_a_message_with_what_a_tool_said() {
 
     // Both calls are in the agent's log, and no log line is anything but JSON.
     let log = namespace.kubectl(&["logs", "deployment/demo-agent"]).ok();
-    let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
-    let calls = events.iter().filter(|line| line.get("event").is_some_and(|event| event == "tool.call")).count();
+    let events: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect();
+    let calls = events
+        .iter()
+        .filter(|line| line.get("event").is_some_and(|event| event == "tool.call"))
+        .count();
     assert_eq!(calls, 2, "{log}");
 }
 
@@ -47,12 +65,20 @@ async fn the_samples_become_ready_in_the_other_order_too() {
     // Secrets and the CA come last of all: what is missing holds nothing back for good.
     reach_outside(namespace.name());
     await_samples(&cluster().client().await, namespace.name()).await;
-    let status = namespace.kubectl(&["get", "agents.agentd.io,mcpservers.agentd.io", "-o", "json"]).ok();
+    let status = namespace
+        .kubectl(&["get", "agents.agentd.io,mcpservers.agentd.io", "-o", "json"])
+        .ok();
     let list: Value = serde_json::from_str(&status).expect("JSON");
     for item in list["items"].as_array().expect("items") {
-        assert_eq!(item["status"]["observedGeneration"], item["metadata"]["generation"], "{item}");
+        assert_eq!(
+            item["status"]["observedGeneration"], item["metadata"]["generation"],
+            "{item}"
+        );
         for condition in item["status"]["conditions"].as_array().expect("conditions") {
-            assert_eq!(condition["observedGeneration"], item["metadata"]["generation"], "{condition}");
+            assert_eq!(
+                condition["observedGeneration"], item["metadata"]["generation"],
+                "{condition}"
+            );
             if condition["status"] != "True" {
                 let (reason, message) = (condition["reason"].as_str(), condition["message"].as_str());
                 assert!(reason.is_some_and(|text| !text.is_empty()), "S10: {condition}");
@@ -76,19 +102,35 @@ async fn p01_pods_keep_to_the_restricted_standard_and_hold_no_kubernetes_token()
         for volume in spec["volumes"].as_array().expect("volumes") {
             for source in volume["projected"]["sources"].as_array().into_iter().flatten() {
                 let audience = source["serviceAccountToken"]["audience"].as_str();
-                assert_eq!(audience, Some(format!("agentd:{}/{}", install::namespace(), install::release()).as_str()));
+                assert_eq!(
+                    audience,
+                    Some(format!("agentd:{}/{}", install::namespace(), install::release()).as_str())
+                );
             }
         }
         for container in spec["containers"].as_array().expect("containers") {
-            let ours = container["image"].as_str().is_some_and(|image| image.contains("/agentd/agentd:"));
+            let ours = container["image"]
+                .as_str()
+                .is_some_and(|image| image.contains("/agentd/agentd:"));
             if ours {
-                assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true, "{container}");
-                assert!(container["resources"]["requests"]["cpu"].is_string(), "{container}");
-                assert!(container["resources"]["limits"]["memory"].is_string(), "{container}");
+                assert_eq!(
+                    container["securityContext"]["readOnlyRootFilesystem"], true,
+                    "{container}"
+                );
+                assert!(
+                    container["resources"]["requests"]["cpu"].is_string(),
+                    "{container}"
+                );
+                assert!(
+                    container["resources"]["limits"]["memory"].is_string(),
+                    "{container}"
+                );
             }
         }
     }
-    let _ = namespace.kubectl(&["wait", "--for=condition=Ready", "pod", "--all", "--timeout=10s"]).ok();
+    let _ = namespace
+        .kubectl(&["wait", "--for=condition=Ready", "pod", "--all", "--timeout=10s"])
+        .ok();
 }
 
 #[tokio::test]
@@ -99,12 +141,22 @@ async fn callers_are_refused_without_a_certificate_with_a_foreign_one_and_withou
     );
     let caller = fetch_identity(namespace.name(), "caller").expect("an identity");
     let stranger = fetch_identity(namespace.name(), "stranger").expect("an identity, but no principal's");
-    let (url, id) = (agent_status(&namespace, "url"), agent_status(&namespace, "spiffeID"));
+    let (url, id) = (
+        agent_status(&namespace, "url"),
+        agent_status(&namespace, "spiffeID"),
+    );
     let path = |identity: &agentd_tests::caller::Identity, name: &str| {
         identity.folder().join(name).to_str().expect("UTF-8").to_owned()
     };
     let ca = path(&caller, "bundle.pem");
-    let post = ["--request", "POST", "--header", "content-type: application/json", "--header", "a2a-version: 1.0"];
+    let post = [
+        "--request",
+        "POST",
+        "--header",
+        "content-type: application/json",
+        "--header",
+        "a2a-version: 1.0",
+    ];
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"none"}}"#;
 
     // The card is public.
@@ -115,28 +167,51 @@ async fn callers_are_refused_without_a_certificate_with_a_foreign_one_and_withou
     assert!(none.ends_with("\n401"), "{none}");
     // With one that no principal matches.
     let (cert, key) = (path(&stranger, "svid.pem"), path(&stranger, "key.pem"));
-    let unknown =
-        curl(&url, &[&post[..], &["--data", body, "--cacert", &ca, "--cert", &cert, "--key", &key]].concat()).ok();
+    let unknown = curl(
+        &url,
+        &[
+            &post[..],
+            &["--data", body, "--cacert", &ca, "--cert", &cert, "--key", &key],
+        ]
+        .concat(),
+    )
+    .ok();
     assert!(unknown.ends_with("\n403"), "{unknown}");
     let said = ask(&url, &id, "What is 2 plus 40?", &stranger).failed();
-    assert!(said.contains("403") || said.to_lowercase().contains("principal"), "{said}");
+    assert!(
+        said.contains("403") || said.to_lowercase().contains("principal"),
+        "{said}"
+    );
     // With one of another trust domain: the handshake ends.
     let foreign = foreign_identity();
     let (cert, key) = (foreign.path().join("svid.pem"), foreign.path().join("key.pem"));
     let refused = curl(
         &url,
-        &[&post[..], &["--data", body, "--cacert", &ca, "--cert"], &[cert.to_str().expect("UTF-8"), "--key"], &[key
-            .to_str()
-            .expect("UTF-8")]]
+        &[
+            &post[..],
+            &["--data", body, "--cacert", &ca, "--cert"],
+            &[cert.to_str().expect("UTF-8"), "--key"],
+            &[key.to_str().expect("UTF-8")],
+        ]
         .concat(),
     )
     .failed();
     assert!(refused.contains("alert") || refused.contains("SSL"), "{refused}");
     // The one that is meant gets through, with the same request.
     let (cert, key) = (path(&caller, "svid.pem"), path(&caller, "key.pem"));
-    let allowed =
-        curl(&url, &[&post[..], &["--data", body, "--cacert", &ca, "--cert", &cert, "--key", &key]].concat()).ok();
-    assert!(allowed.contains("-32001") && allowed.ends_with("\n200"), "{allowed}");
+    let allowed = curl(
+        &url,
+        &[
+            &post[..],
+            &["--data", body, "--cacert", &ca, "--cert", &cert, "--key", &key],
+        ]
+        .concat(),
+    )
+    .ok();
+    assert!(
+        allowed.contains("-32001") && allowed.ends_with("\n200"),
+        "{allowed}"
+    );
 }
 
 /// An SVID as good as ours, but of a trust domain of its own.
@@ -146,7 +221,9 @@ fn foreign_identity() -> tempfile::TempDir {
     let domain: TrustDomain = "elsewhere.example".parse().expect("a trust domain");
     let id: SpiffeId = "spiffe://elsewhere.example/ns/a/sa/b".parse().expect("an ID");
     let authority = Authority::generate(&domain, now).expect("an authority");
-    let svid = authority.own_svid(&id, &[], Duration::from_secs(3600), now).expect("an SVID");
+    let svid = authority
+        .own_svid(&id, &[], Duration::from_secs(3600), now)
+        .expect("an SVID");
     let folder = tempfile::TempDir::new().expect("a folder");
     std::fs::write(folder.path().join("svid.pem"), svid.chain_pem()).expect("written");
     std::fs::write(folder.path().join("key.pem"), svid.key_pem().as_bytes()).expect("written");
@@ -160,10 +237,18 @@ async fn what_the_issuer_signed_is_good_for_openssl_and_for_the_spiffe_package()
     let file = |name: &str| caller.folder().join(name);
     // The caller's, and the one that the agent serves.
     let url = agent_status(&namespace, "url");
-    let host = url.trim_start_matches("https://").split(':').next().expect("a host").to_owned();
-    let served = command::run(
-        cluster().on_node(1, "openssl").args(["s_client", "-showcerts", "-connect", &format!("{host}:8443")]),
-    );
+    let host = url
+        .trim_start_matches("https://")
+        .split(':')
+        .next()
+        .expect("a host")
+        .to_owned();
+    let served = command::run(cluster().on_node(1, "openssl").args([
+        "s_client",
+        "-showcerts",
+        "-connect",
+        &format!("{host}:8443"),
+    ]));
     let served: String = pem_blocks(&served.stdout).concat();
     std::fs::write(file("served.pem"), served).expect("written");
     for name in ["svid.pem", "served.pem"] {
@@ -178,13 +263,22 @@ async fn what_the_issuer_signed_is_good_for_openssl_and_for_the_spiffe_package()
         assert!(verified.ok().contains("OK"), "{name}");
     }
     let text = command::run(
-        std::process::Command::new("openssl").args(["x509", "-noout", "-text", "-in"]).arg(file("served.pem")),
+        std::process::Command::new("openssl")
+            .args(["x509", "-noout", "-text", "-in"])
+            .arg(file("served.pem")),
     )
     .ok();
-    for part in ["X509v3 Authority Key Identifier", "X509v3 Subject Key Identifier", "CA:FALSE"] {
+    for part in [
+        "X509v3 Authority Key Identifier",
+        "X509v3 Subject Key Identifier",
+        "CA:FALSE",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(text.contains(&format!("DNS:demo-agent.{}.svc", namespace.name())), "{text}");
+    assert!(
+        text.contains(&format!("DNS:demo-agent.{}.svc", namespace.name())),
+        "{text}"
+    );
 
     let parsed = command::run(std::process::Command::new(install::python()).args([
         "-c",
@@ -198,7 +292,10 @@ async fn what_the_issuer_signed_is_good_for_openssl_and_for_the_spiffe_package()
     ]))
     .ok();
     let (id, roots) = parsed.trim().split_once(' ').expect("two words");
-    assert!(id.ends_with(&format!("/ns/{}/sa/caller", namespace.name())), "{id}");
+    assert!(
+        id.ends_with(&format!("/ns/{}/sa/caller", namespace.name())),
+        "{id}"
+    );
     assert_eq!(roots, "1");
 }
 
@@ -207,8 +304,12 @@ fn pem_blocks(text: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut rest = text;
     while let Some((_, after)) = rest.split_once("-----BEGIN CERTIFICATE-----") {
-        let Some((body, left)) = after.split_once("-----END CERTIFICATE-----") else { break };
-        blocks.push(format!("-----BEGIN CERTIFICATE-----{body}-----END CERTIFICATE-----\n"));
+        let Some((body, left)) = after.split_once("-----END CERTIFICATE-----") else {
+            break;
+        };
+        blocks.push(format!(
+            "-----BEGIN CERTIFICATE-----{body}-----END CERTIFICATE-----\n"
+        ));
         rest = left;
     }
     blocks
@@ -225,7 +326,13 @@ async fn deletion_leaves_nothing_but_what_retain_says() {
     let agents = wait::resources(&client, namespace.name(), "Agent");
     wait::for_condition(&agents, "keeper", "Ready", "True", "", Duration::from_secs(60)).await;
     let _ = namespace
-        .kubectl(&["delete", "--cascade=foreground", "--timeout=90s", "agents.agentd.io,mcpservers.agentd.io", "--all"])
+        .kubectl(&[
+            "delete",
+            "--cascade=foreground",
+            "--timeout=90s",
+            "agents.agentd.io,mcpservers.agentd.io",
+            "--all",
+        ])
         .ok();
     let left = namespace
         .kubectl(&[

@@ -1,0 +1,347 @@
+//! The status on a real node tells the truth: about faults, about their repair, and across the death of those who write
+//! it.
+
+use std::time::Duration;
+
+use agentd_tests::caller::{ask, fetch_identity};
+use agentd_tests::cluster::cluster;
+use agentd_tests::command::run;
+use agentd_tests::namespace::Namespace;
+use agentd_tests::samples::{await_samples, reach_outside, ready_namespace, sample, samples};
+use agentd_tests::{install, wait};
+use serde_json::Value;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn json(namespace: &Namespace, object: &str) -> Value {
+    serde_json::from_str(&namespace.kubectl(&["get", object, "-o", "json"]).ok()).expect("JSON")
+}
+
+#[tokio::test]
+async fn agents_work_and_status_holds_while_operator_and_issuer_are_killed() {
+    let (namespace, client) = ready_namespace("killed").await;
+    let caller = fetch_identity(namespace.name(), "caller").expect("an identity");
+    let before = json(&namespace, "agents.agentd.io/demo");
+    let server_before = json(&namespace, "mcpservers.agentd.io/remote");
+    let text = |value: &Value, key: &str| value["status"][key].as_str().unwrap_or_default().to_owned();
+    let (url, id) = (text(&before, "url"), text(&before, "spiffeID"));
+    let pod = |namespace: &Namespace| {
+        let pods = namespace
+            .kubectl(&["get", "pods", "-l", "agentd.io/agent=demo", "-o", "json"])
+            .ok();
+        let pods: Value = serde_json::from_str(&pods).expect("JSON");
+        let status = &pods["items"][0]["status"]["containerStatuses"][0];
+        (
+            pods["items"][0]["metadata"]["uid"].clone(),
+            status["restartCount"].clone(),
+        )
+    };
+    let pod_before = pod(&namespace);
+
+    let install = ["--namespace".to_owned(), install::namespace()];
+    let label = format!("app.kubernetes.io/instance={}", install::release());
+    let kubectl = |arguments: &[&str]| {
+        cluster().kubectl(
+            install
+                .iter()
+                .map(String::as_str)
+                .chain(arguments.iter().copied()),
+        )
+    };
+    let _ = kubectl(&["delete", "pods", "-l", &label, "--grace-period=0", "--force"]).ok();
+    let answer = ask(&url, &id, "What is 20 plus 3?", &caller).ok();
+    assert_eq!(answer.trim(), "The tool says: The sum of 20 and 3 is 23.");
+    for component in ["controllers", "issuer"] {
+        let deployment = format!("deployment/{}-{component}", install::release());
+        let _ = kubectl(&["rollout", "status", &deployment, "--timeout=120s"]).ok();
+    }
+    // A change needs the new operator, so it is there when this holds; then everything is as before.
+    let patch = r#"{"spec":{"limits":{"steps":21}}}"#;
+    let _ = namespace
+        .kubectl(&["patch", "agents.agentd.io", "demo", "--type=merge", "-p", patch])
+        .ok();
+    let agents = wait::resources(&client, namespace.name(), "Agent");
+    wait::for_condition(&agents, "demo", "Ready", "True", "", MINUTE).await;
+    let after = json(&namespace, "agents.agentd.io/demo");
+    for key in [
+        "url",
+        "spiffeID",
+        "tools",
+        "protocolVersions",
+        "replicas",
+        "readyReplicas",
+    ] {
+        assert_eq!(before["status"][key], after["status"][key], "{key}");
+    }
+    let server_after = json(&namespace, "mcpservers.agentd.io/remote");
+    for key in ["serverInfo", "toolCount", "tools"] {
+        assert_eq!(server_before["status"][key], server_after["status"][key], "{key}");
+    }
+    assert_eq!(
+        pod_before,
+        pod(&namespace),
+        "the agent's pod noticed nothing: a limit is taken up without a restart"
+    );
+}
+
+#[tokio::test]
+async fn everything_gets_ready_when_operator_and_issuer_come_up_last() {
+    let namespace = Namespace::new("last");
+    reach_outside(namespace.name());
+    let scale = |replicas: [&str; 2]| {
+        for (component, replicas) in ["controllers", "issuer"].into_iter().zip(replicas) {
+            let deployment = format!("deployment/{}-{component}", install::release());
+            let number = format!("--replicas={replicas}");
+            let _ = cluster()
+                .kubectl([
+                    "--namespace",
+                    &install::namespace(),
+                    "scale",
+                    &deployment,
+                    &number,
+                ])
+                .ok();
+        }
+    };
+    scale(["0", "0"]);
+    for (_, yaml) in samples(namespace.name()) {
+        let _ = cluster().apply(&yaml).ok();
+    }
+    scale(["1", "2"]);
+    await_samples(&cluster().client().await, namespace.name()).await;
+}
+
+#[tokio::test]
+async fn a_missing_secret_is_named_and_used_as_soon_as_it_is_mounted() {
+    let namespace = Namespace::new("secret");
+    reach_outside(namespace.name());
+    let token = json(&namespace, "secret/model-token");
+    let _ = namespace.kubectl(&["delete", "secret", "model-token"]).ok();
+    for (_, yaml) in samples(namespace.name()) {
+        let _ = cluster().apply(&yaml).ok();
+    }
+    let client = cluster().client().await;
+    let agents = wait::resources(&client, namespace.name(), "Agent");
+    let message = wait::for_condition(&agents, "demo", "ResolvedRefs", "False", "RefNotFound", MINUTE).await;
+    assert!(message.contains("model-token"), "{message}");
+    wait::for_condition(&agents, "demo", "Ready", "False", "", MINUTE).await;
+    // The pod runs all the while.
+    let _ = namespace
+        .kubectl(&[
+            "wait",
+            "--for=jsonpath={.status.phase}=Running",
+            "pod",
+            "-l",
+            "agentd.io/agent=demo",
+            "--timeout=60s",
+        ])
+        .ok();
+    let data = token["data"]["token"].as_str().expect("a token");
+    namespace.apply(&format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: model-token, namespace: NAMESPACE}}\ndata: {{token: {data}}}\n"
+    ));
+    wait::for_condition(&agents, "demo", "Ready", "True", "", MINUTE).await;
+    let caller = fetch_identity(namespace.name(), "caller").expect("an identity");
+    let status = json(&namespace, "agents.agentd.io/demo")["status"].clone();
+    let (url, id) = (
+        status["url"].as_str().expect("a URL"),
+        status["spiffeID"].as_str().expect("an ID"),
+    );
+    assert!(ask(url, id, "What is 1 plus 1?", &caller).ok().contains("is 2"));
+}
+
+#[tokio::test]
+async fn a_mistake_is_named_what_runs_goes_on_and_the_fix_rolls_out_by_itself() {
+    let (namespace, client) = ready_namespace("mistake").await;
+    let agents = wait::resources(&client, namespace.name(), "Agent");
+    let wrong =
+        r#"[{"op":"replace","path":"/spec/intelligence/endpoints/0/url","value":"http://model.example/v1"}]"#;
+    let _ = namespace
+        .kubectl(&["patch", "agents.agentd.io", "demo", "--type=json", "-p", wrong])
+        .ok();
+    let message = wait::for_condition(&agents, "demo", "Accepted", "False", "InvalidSpec", MINUTE).await;
+    wait::for_condition(&agents, "demo", "Stalled", "True", "", MINUTE).await;
+    // The runtime says the same of the same fault, and ends with 2.
+    let said = run(install::agentd_command().args([
+        "--instruction",
+        "x",
+        "--prompt",
+        "x",
+        "--model",
+        "m",
+        "--intelligence",
+        "http://model.example/v1",
+    ]));
+    assert_eq!(said.code, 2, "{said}");
+    assert_eq!(said.stdout, "");
+    let lesson = message.split("; ").next_back().expect("a remedy");
+    assert!(
+        said.stderr.contains(lesson.trim_end_matches('.')),
+        "in the cluster: {message}\non the machine: {said}"
+    );
+    // What runs goes on.
+    let _ = namespace
+        .kubectl(&["rollout", "status", "deployment/demo-agent", "--timeout=5s"])
+        .ok();
+    let right = r#"[{"op":"replace","path":"/spec/intelligence/endpoints/0/url","value":"https://model.agentd-demo-outside.svc:8443/v1"}]"#;
+    let _ = namespace
+        .kubectl(&["patch", "agents.agentd.io", "demo", "--type=json", "-p", right])
+        .ok();
+    wait::for_condition(&agents, "demo", "Ready", "True", "", MINUTE).await;
+}
+
+#[tokio::test]
+async fn s11_s02_the_cause_of_a_pod_that_does_not_come_up_is_in_the_message() {
+    let namespace = Namespace::new("cause");
+    reach_outside(namespace.name());
+    let client = cluster().client().await;
+    let agents = wait::resources(&client, namespace.name(), "Agent");
+    // An image that is nowhere.
+    let agent = sample(namespace.name(), "agent.yaml");
+    namespace.apply(&agent.replace("spec:\n", "spec:\n  image: registry.local/nowhere/agentd:1\n"));
+    let message = wait::for_condition(&agents, "demo", "Ready", "False", "PodFailed", MINUTE).await;
+    assert!(message.contains("registry.local/nowhere/agentd:1"), "{message}");
+    // The fix rolls out by itself; then a quota lets no pod in.
+    namespace.apply(
+        "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: none, namespace: NAMESPACE}\nspec: {hard: {pods: \"0\"}}\n",
+    );
+    let _ = namespace
+        .kubectl(&[
+            "patch",
+            "agents.agentd.io",
+            "demo",
+            "--type=json",
+            "-p",
+            r#"[{"op":"remove","path":"/spec/image"}]"#,
+        ])
+        .ok();
+    let message = wait::for_condition(&agents, "demo", "Ready", "False", "QuotaExceeded", MINUTE).await;
+    assert!(message.contains("none"), "it names the quota: {message}");
+    let _ = namespace.kubectl(&["delete", "resourcequota", "none"]).ok();
+    for file in [
+        "mcpserver-everything.yaml",
+        "mcpserver-remote.yaml",
+        "caller.yaml",
+    ] {
+        namespace.apply(&sample(namespace.name(), file));
+    }
+    await_samples(&client, namespace.name()).await;
+}
+
+#[tokio::test]
+async fn s06_m05_a_server_that_does_not_speak_mcp_is_not_ready_and_its_tools_come_when_it_does() {
+    let namespace = Namespace::new("server");
+    reach_outside(namespace.name());
+    let server = sample(namespace.name(), "mcpserver-everything.yaml");
+    // The right port, another path: something listens, but it is not MCP.
+    namespace.apply(&server.replace("path: /mcp\n", "path: /elsewhere\n"));
+    for file in ["agent.yaml", "mcpserver-remote.yaml", "caller.yaml"] {
+        namespace.apply(&sample(namespace.name(), file));
+    }
+    let client = cluster().client().await;
+    let servers = wait::resources(&client, namespace.name(), "McpServer");
+    wait::for_condition(&servers, "everything", "Available", "True", "", MINUTE).await;
+    let message = wait::for_condition(&servers, "everything", "Verified", "False", "", MINUTE).await;
+    assert!(!message.is_empty(), "S10");
+    wait::for_condition(&servers, "everything", "Ready", "False", "", MINUTE).await;
+    // The agent is up without it and says so.
+    let agents = wait::resources(&client, namespace.name(), "Agent");
+    let message = wait::for_condition(&agents, "demo", "ToolsReady", "False", "ServerNotReady", MINUTE).await;
+    assert!(message.contains("everything"), "{message}");
+    // The server comes back; nobody touches the agent.
+    namespace.apply(&server);
+    wait::for_condition(&agents, "demo", "ToolsReady", "True", "", 2 * MINUTE).await;
+    wait::for_condition(&agents, "demo", "Ready", "True", "", MINUTE).await;
+}
+
+#[tokio::test]
+async fn no_secret_and_no_key_is_in_a_configmap_a_log_a_status_or_an_event() {
+    let (namespace, _client) = ready_namespace("canary").await;
+    let caller = fetch_identity(namespace.name(), "caller").expect("an identity");
+    let status = json(&namespace, "agents.agentd.io/demo")["status"].clone();
+    let (url, id) = (
+        status["url"].as_str().expect("a URL"),
+        status["spiffeID"].as_str().expect("an ID"),
+    );
+    let _ = ask(url, id, "What is 2 plus 40?", &caller).ok();
+
+    let mut said = namespace
+        .kubectl(&[
+            "get",
+            "configmaps,agents.agentd.io,mcpservers.agentd.io,deployments,pods,events",
+            "-o",
+            "yaml",
+        ])
+        .ok();
+    for pod in namespace.kubectl(&["get", "pods", "-o", "name"]).ok().lines() {
+        said += &namespace.kubectl(&["logs", pod, "--all-containers"]).ok();
+    }
+    let install = install::namespace();
+    said += &cluster()
+        .kubectl([
+            "--namespace",
+            &install,
+            "get",
+            "configmaps,leases,events,deployments,pods",
+            "-o",
+            "yaml",
+        ])
+        .ok();
+    for pod in cluster()
+        .kubectl(["--namespace", &install, "get", "pods", "-o", "name"])
+        .ok()
+        .lines()
+    {
+        said += &cluster().kubectl(["--namespace", &install, "logs", pod]).ok();
+    }
+    assert!(said.contains("demo-agent"), "something was read");
+    // Canaries: the tokens, and the body of every key there is, as it stands and in base64.
+    let secrets = [("model-token", "token"), ("remote-token", "token")];
+    let mut canaries: Vec<String> = Vec::new();
+    for (name, key) in secrets {
+        canaries.push(
+            json(&namespace, &format!("secret/{name}"))["data"][key]
+                .as_str()
+                .expect("a value")
+                .to_owned(),
+        );
+    }
+    let authority = format!("secret/{}-ca", install::release());
+    let authority = cluster()
+        .kubectl([
+            "--namespace",
+            &install,
+            "get",
+            &authority,
+            "-o",
+            "jsonpath={.data.tls\\.key}",
+        ])
+        .ok();
+    canaries.push(authority);
+    let mut plain: Vec<String> = Vec::new();
+    for canary in &canaries {
+        let decoded =
+            run(std::process::Command::new("sh").args(["-c", "printf %s \"$1\" | base64 -d", "sh", canary]))
+                .ok();
+        plain.extend(
+            decoded
+                .lines()
+                .filter(|line| line.len() > 16 && !line.contains("-----"))
+                .map(str::to_owned),
+        );
+    }
+    let key = std::fs::read_to_string(caller.folder().join("key.pem")).expect("a key");
+    plain.extend(
+        key.lines()
+            .filter(|line| line.len() > 16 && !line.contains("-----"))
+            .map(str::to_owned),
+    );
+    assert!(plain.len() >= 5, "two tokens and the bodies of two keys");
+    for canary in canaries.iter().chain(&plain) {
+        assert!(
+            !said.contains(canary.as_str()),
+            "a secret is where it must not be"
+        );
+    }
+    assert!(!said.contains("PRIVATE KEY"), "a key is where it must not be");
+}
