@@ -92,7 +92,11 @@ fn check_scheme(url: &Url, host: &Host<&str>, purpose: Purpose, place: Place) ->
             "is on the pod's own loopback, where nothing but the agent listens",
             "name a Service by https, or let the operator run the server (McpServer `deployment`)",
         )),
-        ("http", Purpose::Model { .. }) if plaintext => Ok(()),
+        ("http", Purpose::Model { .. }) if plaintext && !is_public(host) => Ok(()),
+        ("http", Purpose::Model { .. }) if plaintext => Err(refused(
+            "is plain http to a public address",
+            "use https: plaintext may not leave private networks",
+        )),
         ("http", Purpose::Model { .. }) => Err(refused(
             "is plain http to another host",
             "use https, or allow plaintext for a model server in the cluster (`allow_plaintext`)",
@@ -111,9 +115,29 @@ fn check_scheme(url: &Url, host: &Host<&str>, purpose: Purpose, place: Place) ->
 
 fn is_loopback(host: &Host<&str>) -> bool {
     match host {
-        Host::Domain(name) => name.eq_ignore_ascii_case("localhost"),
+        Host::Domain(name) => {
+            let name = name.strip_suffix('.').unwrap_or(name);
+            name == "localhost" || name.ends_with(".localhost")
+        }
         Host::Ipv4(address) => address.is_loopback(),
         Host::Ipv6(address) => address.to_canonical().is_loopback(),
+    }
+}
+
+/// Whether an address as written is public; what a name resolves to is the guard's matter at the dial.
+fn is_public(host: &Host<&str>) -> bool {
+    let address = match host {
+        Host::Domain(_) => return false,
+        Host::Ipv4(address) => IpAddr::V4(*address),
+        Host::Ipv6(address) => address.to_canonical(),
+    };
+    match address {
+        IpAddr::V4(v4) => {
+            // 100.64.0.0/10 is shared address space (RFC 6598), which some clusters use for pods.
+            let [first, second, ..] = v4.octets();
+            !v4.is_private() && !v4.is_loopback() && !(first == 100 && second & 0xc0 == 64)
+        }
+        IpAddr::V6(v6) => !v6.is_unique_local() && !v6.is_loopback(),
     }
 }
 
@@ -193,6 +217,13 @@ mod tests {
             ("http://model.ns.svc/v1", MODEL, Pod, false),
             ("http://model.ns.svc/v1", PLAIN, Pod, true),
             ("http://127.0.0.1/v1", PLAIN, Pod, false),
+            ("http://10.0.0.1/v1", PLAIN, Pod, true),
+            ("http://100.64.1.1/v1", PLAIN, Pod, true),
+            ("http://[fd00::1]/v1", PLAIN, Pod, true),
+            ("http://1.1.1.1/v1", PLAIN, Pod, false),
+            ("http://[2606:4700::1]/v1", PLAIN, Pod, false),
+            ("http://LOCALHOST./mcp", Mcp, Machine, true),
+            ("https://mcp.example:0/", Mcp, Machine, false),
             ("http://127.0.0.1/v1", MODEL, Machine, true),
             ("http://issuer.ns.svc", Internal, Machine, false),
             ("http://127.0.0.1", Internal, Machine, false),

@@ -1,0 +1,103 @@
+//! Why a model did not answer. Texts name the endpoint and the remedy, never a header or a credential.
+
+use std::time::Duration;
+
+use agentd_base::class::{Class, Classified};
+use agentd_net::NetError;
+use http::StatusCode;
+
+/// Why a model did not answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ModelError {
+    /// 401 or 403, or our credential cannot be read. Never tried again.
+    #[error("model endpoint {endpoint} refused: {reason}; check its auth and headers")]
+    Denied {
+        /// Which.
+        endpoint: String,
+        /// Why. Not the server's words: some repeat the key.
+        reason: String,
+    },
+    /// Any other 4xx: the request itself is refused. Never tried again.
+    #[error("model endpoint {endpoint} answered {status}: {message}; check model name, URL and limits")]
+    Rejected {
+        /// Which.
+        endpoint: String,
+        /// 400 to 499.
+        status: StatusCode,
+        /// The server's words, cut.
+        message: String,
+    },
+    /// 408, 429, 5xx. Tried again.
+    #[error("model endpoint {endpoint} answered {status}: {message}")]
+    Busy {
+        /// Which.
+        endpoint: String,
+        /// The status.
+        status: StatusCode,
+        /// `Retry-After`.
+        retry_after: Option<Duration>,
+        /// The server's words, cut.
+        message: String,
+    },
+    /// A success that is no answer. Tried again: gateways do that when they are overloaded.
+    #[error("model endpoint {endpoint} sent no valid answer: {message}")]
+    Malformed {
+        /// Which.
+        endpoint: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The endpoint was not reached, or the exchange broke off.
+    #[error("model endpoint {endpoint}: {source}")]
+    Net {
+        /// Which.
+        endpoint: String,
+        /// What happened.
+        source: NetError,
+    },
+    /// The time that the caller gave ran out.
+    #[error("no model answered within the time that was left")]
+    Deadline,
+    /// There is no endpoint.
+    #[error("no model endpoint is configured; set intelligence.endpoints")]
+    NoEndpoint,
+}
+
+impl Classified for ModelError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Denied { .. } => Class::Denied,
+            Self::Rejected { .. } | Self::NoEndpoint => Class::Invalid,
+            Self::Busy { .. } | Self::Malformed { .. } | Self::Deadline => Class::Unavailable,
+            Self::Net { source, .. } => source.class(),
+        }
+    }
+}
+
+/// What to do after a failed try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing helps.
+    GiveUp,
+    /// The same endpoint, after a wait: the server's, else ours.
+    Again(Option<Duration>),
+    /// Another endpoint; the same one after a wait where there is no other.
+    Elsewhere,
+    /// Another endpoint; this one will not change.
+    Never,
+}
+
+impl ModelError {
+    pub(crate) fn next(&self) -> Next {
+        match self {
+            Self::Denied { .. } | Self::Rejected { .. } | Self::Deadline | Self::NoEndpoint => Next::GiveUp,
+            Self::Busy { retry_after, .. } => Next::Again(*retry_after),
+            Self::Malformed { .. } => Next::Again(None),
+            Self::Net { source, .. } => match source.class() {
+                Class::Invalid | Class::Internal => Next::Never,
+                Class::Denied => Next::GiveUp,
+                Class::Unavailable | Class::Conflict => Next::Elsewhere,
+            },
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Language models behind one neutral type set. What a model says is untrusted: it is parsed at this edge, bounded, and
+//! never trusted further than its types.
+
+pub mod error;
+pub mod failover;
+pub mod message;
+pub mod model;
+pub mod openai;
+
+pub use error::ModelError;
+pub use failover::Failover;
+pub use message::{
+    Arguments, Block, Message, ModelReply, ModelRequest, Stop, ToolCall, ToolResult, ToolSpec, Usage,
+};
+pub use model::{CallContext, Endpoint, Model};

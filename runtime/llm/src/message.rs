@@ -1,0 +1,193 @@
+//! The neutral types: what every provider family is translated from and to. Serialised as they are stored.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What a model is asked.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ModelRequest {
+    /// Standing instructions; empty for none.
+    pub system: String,
+    /// The conversation. Every call of an assistant message has its result in the next message.
+    pub messages: Vec<Message>,
+    /// What it may call.
+    pub tools: Vec<ToolSpec>,
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message {
+    /// From the caller.
+    User(String),
+    /// From the model.
+    Assistant(Vec<Block>),
+    /// The results of the calls of the assistant message before it, in their order.
+    Results(Vec<ToolResult>),
+}
+
+/// A piece of what a model said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Block {
+    /// Text.
+    Text(String),
+    /// A wish to call a tool.
+    ToolCall(ToolCall),
+}
+
+/// A wish to call a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The provider's id; may be empty or used twice.
+    pub id: String,
+    /// The provider-safe name.
+    pub name: String,
+    /// The arguments.
+    pub arguments: Arguments,
+}
+
+/// The arguments of a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arguments {
+    /// An object, as tools take it.
+    Object(Map<String, Value>),
+    /// Not a JSON object: the text as it came.
+    Invalid(String),
+}
+
+impl Arguments {
+    /// From the text a model wrote. Nothing, blanks and `null` are no arguments.
+    pub fn parse(text: &str) -> Self {
+        match text.trim() {
+            "" | "null" => Self::Object(Map::new()),
+            trimmed => match serde_json::from_str(trimmed) {
+                Ok(Value::Object(object)) => Self::Object(object),
+                _ => Self::Invalid(text.to_owned()),
+            },
+        }
+    }
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The call's id.
+    pub call_id: String,
+    /// For the model.
+    pub content: String,
+    /// It failed.
+    pub is_error: bool,
+}
+
+/// A tool as it is offered to a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// `^[a-zA-Z0-9_-]{1,64}$`.
+    pub name: String,
+    /// Empty for none.
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub input_schema: Map<String, Value>,
+}
+
+/// What a model answered. No block at all is a valid answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelReply {
+    /// In the order of the wire.
+    pub blocks: Vec<Block>,
+    /// Why it stopped.
+    pub stop: Stop,
+    /// What it cost.
+    pub usage: Usage,
+}
+
+impl ModelReply {
+    /// The texts, with a line break between them.
+    pub fn text(&self) -> String {
+        let texts = self.blocks.iter().filter_map(|block| match block {
+            Block::Text(text) => Some(text.as_str()),
+            Block::ToolCall(_) => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Why a model stopped. Calls are carried out whatever it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// It was done, or wants its calls carried out.
+    End,
+    /// It ran into a length limit.
+    Length,
+    /// It, or a filter, refused.
+    Refused,
+    /// Anything else.
+    Other,
+}
+
+/// Tokens of one or more requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Read.
+    pub input: u64,
+    /// Written.
+    pub output: u64,
+}
+
+impl Usage {
+    /// Both ways.
+    pub fn total(self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+
+    /// The sum.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_an_object_or_kept_as_they_came() {
+        for text in ["", "  ", "null", "{}", " {} "] {
+            assert_eq!(Arguments::parse(text), Arguments::Object(Map::new()), "{text:?}");
+        }
+        let object = Arguments::parse(r#"{"a": 1}"#);
+        assert_eq!(
+            object,
+            Arguments::Object(serde_json::from_str(r#"{"a": 1}"#).unwrap())
+        );
+        for text in ["{\"a\": 1", "[1]", "\"x\"", "7", "{} {}", "{'a': 1}"] {
+            assert_eq!(
+                Arguments::parse(text),
+                Arguments::Invalid(text.into()),
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn usage_never_overflows() {
+        let most = Usage {
+            input: u64::MAX,
+            output: 1,
+        };
+        assert_eq!(most.total(), u64::MAX);
+        assert_eq!(
+            most.plus(most),
+            Usage {
+                input: u64::MAX,
+                output: 2
+            }
+        );
+    }
+}
