@@ -292,6 +292,23 @@ impl Authority {
     }
 }
 
+/// A trust domain that no other install has: 16 random characters (82 bits) under `agentd.internal`.
+///
+/// # Errors
+/// When there are no random bytes.
+pub fn draw_trust_domain() -> Result<TrustDomain, AuthorityError> {
+    const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+    // Bytes from 252 on are dropped: with them the first four characters would come more often.
+    let fair = |byte: &u8| usize::from(*byte) / ALPHABET.len() < 7;
+    let mut name = String::new();
+    while name.len() < 16 {
+        let byte = random::<1>()?;
+        let drawn = byte.iter().filter(|byte| fair(byte)).filter_map(|byte| ALPHABET.get(usize::from(*byte) % 36));
+        name.extend(drawn.map(|letter| char::from(*letter)));
+    }
+    format!("{name}.agentd.internal").parse().map_err(|e: crate::id::IdError| AuthorityError::Signing(e.to_string()))
+}
+
 impl std::fmt::Debug for Authority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Authority")

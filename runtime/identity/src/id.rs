@@ -311,7 +311,7 @@ mod tests {
 
     /// The grammar once more, written in another way.
     fn second_reading(text: &str) -> bool {
-        let mut parts = text["spiffe://".len()..].split('/');
+        let mut parts = text.strip_prefix("spiffe://").unwrap().split('/');
         let domain = parts.next().unwrap_or_default();
         let segments: Vec<&str> = parts.collect();
         let domain_ok = !domain.is_empty()

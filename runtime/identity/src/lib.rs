@@ -15,7 +15,7 @@ pub mod verify;
 
 pub use authority::Authority;
 pub use bundle::Bundle;
-pub use id::{SpiffeId, TrustDomain};
+pub use id::{IdError, SpiffeId, TrustDomain};
 pub use source::{IdentitySource, Snapshot};
 pub use svid::Svid;
 

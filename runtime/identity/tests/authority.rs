@@ -6,7 +6,7 @@ mod support;
 use std::process::Command;
 use std::time::Duration;
 
-use agentd_identity::authority::{AuthorityError, Signed};
+use agentd_identity::authority::{AuthorityError, Signed, draw_trust_domain};
 use agentd_identity::request::new_key_and_csr;
 use agentd_identity::verify::peer_svid;
 use agentd_identity::{Authority, Snapshot, Svid};
@@ -260,17 +260,33 @@ fn written_and_read_back_it_signs_the_same_and_wrong_pairs_are_refused() {
     assert_eq!(peer_svid(svid.chain(), &old, now()), Ok(id(ALICE)));
 
     let (other_certificate, other_key) = authority().to_pem();
+    let both = format!("{certificate}{other_certificate}");
+    let (leaf, leaf_key) = (svid.chain_pem(), svid.key_pem());
+    let (certificate, key) = (certificate.as_str(), key.as_str());
     for (td_text, certificate, key) in [
-        (TD, &*certificate, &*other_key.as_str()),
-        ("other.org", &*certificate, &*key.as_str()),
-        (TD, "", &*key.as_str()),
-        (TD, &*certificate, ""),
-        (TD, &*format!("{certificate}{other_certificate}"), &*key.as_str()),
-        (TD, &*svid.chain_pem(), &*svid.key_pem().as_str()),
+        (TD, certificate, other_key.as_str()),
+        ("other.org", certificate, key),
+        (TD, "", key),
+        (TD, certificate, ""),
+        (TD, both.as_str(), key),
+        (TD, leaf.as_str(), leaf_key.as_str()),
     ] {
         let refused = Authority::from_pem(td(td_text), certificate, key).unwrap_err();
         assert!(matches!(refused, AuthorityError::Root(_)), "{refused}");
         assert!(!refused.to_string().contains("PRIVATE"));
     }
     assert!(!format!("{read:?}").contains("PRIVATE"));
+}
+
+#[test]
+fn a_drawn_trust_domain_is_new_each_time_and_well_formed() {
+    let drawn: std::collections::BTreeSet<_> = (0..64).map(|_| draw_trust_domain().unwrap().to_string()).collect();
+    assert_eq!(drawn.len(), 64);
+    let seen: std::collections::BTreeSet<char> = drawn.iter().flat_map(|name| name.chars().take(16)).collect();
+    assert_eq!(seen.len(), 36, "{seen:?}");
+    for name in drawn {
+        let (random, rest) = name.split_at(16);
+        assert!(random.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()), "{name}");
+        assert_eq!(rest, ".agentd.internal");
+    }
 }

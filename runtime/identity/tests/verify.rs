@@ -69,7 +69,7 @@ fn a_chain_over_an_intermediate_verifies_only_with_it() {
 fn a_foreign_ca_is_refused_even_with_our_cas_name() {
     let (ours, theirs) = (Ca::new("ca"), Ca::new("ca"));
     let leaf = theirs.leaf(ALICE, |_| {}).certificate;
-    let refused = peer_svid(&[leaf.clone()], &snapshot(ours.bundle(TD)), now()).unwrap_err();
+    let refused = peer_svid(std::slice::from_ref(&leaf), &snapshot(ours.bundle(TD)), now()).unwrap_err();
     assert!(
         matches!(refused, VerifyError::UnknownIssuer(_) | VerifyError::Chain { .. }),
         "{refused}"
@@ -132,7 +132,7 @@ fn a_signing_certificate_does_not_authenticate() {
     let ca = Ca::new("ca");
     let leaf = |p: &mut CertificateParams| p.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     assert_eq!(check(&ca, ALICE, leaf), Err(VerifyError::Authority));
-    assert!(peer_svid(&[ca.root.clone()], &snapshot(ca.bundle(TD)), now()).is_err());
+    assert!(peer_svid(std::slice::from_ref(&ca.root), &snapshot(ca.bundle(TD)), now()).is_err());
     for extra in [KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign] {
         let refused = check(&ca, ALICE, |p| p.key_usages.push(extra));
         assert!(matches!(refused, Err(VerifyError::KeyUsage(_))), "{refused:?}");

@@ -1,0 +1,365 @@
+//! The issuer's listener: TLS with its own SVID, HTTP/1.1, `POST /v1/svid` and nothing else. Bounds everything a
+//! stranger can do before and after the handshake; handshakes run off the accept path. Who may have what is policy's.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agentd_base::class::{Class, Classified as _};
+use agentd_base::drain::Watch;
+use agentd_base::issuance::{self, SvidRequest, SvidResponse, reason};
+use agentd_base::limit::CSR_BYTES;
+use agentd_identity::authority::AuthorityError;
+use agentd_identity::tls::{ClientAuth, server_config};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use axum::response::{IntoResponse as _, Json, Response};
+use axum::routing::post;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::ObjectMeta;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use super::lookup::Lookup;
+use super::metrics::Metrics;
+use super::pace::Pace;
+use super::policy::{self, Case, Decision, Facts, Grant, Refusal, Token};
+use super::sign::Signer;
+use super::token::{TokenVerifier, looks_signed};
+use crate::events::Events;
+
+/// A handshake of a peer that means it takes milliseconds.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// The head of a request, and how long an idle connection is kept.
+const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+/// One request: the API server is read up to eight times, each in milliseconds.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(20);
+/// What is in flight when the issuer is asked to stop.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
+/// Connections at once; more wait in the kernel's queue. A thousand pods that start together each ask once.
+const MAX_CONNECTIONS: usize = 1024;
+/// Requests at once that may read the API server.
+const MAX_REQUESTS: usize = 64;
+/// A CSR in JSON: its line ends are escaped.
+const BODY_BYTES: usize = 2 * CSR_BYTES;
+/// A head: a token is under 2 KiB.
+const HEAD_BYTES: usize = 16 * 1024;
+/// Header fields of one request.
+const MAX_HEADERS: usize = 64;
+/// The pause after a failed accept (no file descriptor left), so that the loop does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What answers requests.
+pub struct App {
+    /// Verifies tokens.
+    pub verifier: Box<dyn TokenVerifier>,
+    /// Reads the API server.
+    pub lookup: Box<dyn Lookup>,
+    /// Signs.
+    pub signer: Arc<Signer>,
+    /// The cluster's DNS domain.
+    pub cluster_domain: String,
+    /// Says what a person should see.
+    pub events: Events,
+    /// Counts.
+    pub metrics: Metrics,
+    pace: Mutex<Pace>,
+    requests: Semaphore,
+}
+
+impl App {
+    /// Everything a request needs.
+    pub fn new(
+        verifier: Box<dyn TokenVerifier>,
+        lookup: Box<dyn Lookup>,
+        signer: Arc<Signer>,
+        cluster_domain: String,
+        events: Events,
+        metrics: Metrics,
+    ) -> Self {
+        let (pace, requests) = (Mutex::default(), Semaphore::new(MAX_REQUESTS));
+        Self {
+            verifier,
+            lookup,
+            signer,
+            cluster_domain,
+            events,
+            metrics,
+            pace,
+            requests,
+        }
+    }
+
+    async fn answer(&self, headers: &HeaderMap, body: Body) -> Result<(SvidResponse, Case), Denied> {
+        let token = bearer(headers)?;
+        let body = axum::body::to_bytes(body, BODY_BYTES).await.map_err(|_| {
+            Refusal::new(
+                reason::BAD_REQUEST,
+                format!("the body has more than {BODY_BYTES} bytes"),
+            )
+        })?;
+        let request: SvidRequest = serde_json::from_slice(&body).map_err(|e| {
+            Refusal::new(
+                reason::BAD_REQUEST,
+                format!("the body is not an SVID request: {e}"),
+            )
+        })?;
+
+        let permit = self.requests.acquire().await;
+        permit
+            .as_ref()
+            .map_err(|_| unavailable("the issuer is stopping"))?;
+        let token = self.verifier.verify(token).await?;
+        self.take_turn(&token)?;
+        let facts = self.lookup.facts(token).await.map_err(|error| {
+            tracing::warn!(event = "issuer.lookup.fail", error = %error);
+            unavailable("the Kubernetes API does not answer now; try again")
+        })?;
+        let Decision {
+            outcome,
+            label_ignored,
+        } = policy::decide(&facts, self.signer.trust_domain(), &self.cluster_domain);
+        if label_ignored {
+            self.say_label_ignored(&facts).await;
+        }
+        match &outcome {
+            Ok(Grant { case, id, dns_names }) => tracing::info!(
+                event = "issuer.grant", peer.spiffe_id = %id, case = ?case, dns_names = ?dns_names,
+                pod = facts.token.pod.as_ref().map(|pod| pod.name.as_str()),
+            ),
+            Err(refusal) => tracing::info!(
+                event = "issuer.refuse",
+                reason = refusal.reason,
+                message = refusal.message,
+                namespace = facts.token.namespace,
+                service_account = facts.token.service_account,
+                pod = facts.token.pod.as_ref().map(|pod| pod.name.as_str()),
+            ),
+        }
+        let grant = outcome?;
+        let response = self.signer.sign(&request.csr, &grant).map_err(|error| match error {
+            AuthorityError::Csr(_) => Refusal::new(reason::BAD_REQUEST, error.to_string()),
+            _ => {
+                tracing::error!(event = "issuer.sign.fail", error = %error, error.class = error.class().label());
+                unavailable("the issuer cannot sign now")
+            }
+        })?;
+        Ok((response, grant.case))
+    }
+
+    fn take_turn(&self, token: &Token) -> Result<(), Denied> {
+        let Token {
+            namespace,
+            service_account,
+            ..
+        } = token;
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        pace.take(namespace, service_account, Instant::now())
+            .map_err(|wait| {
+                let message = format!("ServiceAccount {namespace}/{service_account} asks too often");
+                let refusal = Refusal::new(reason::RATE_LIMITED, message);
+                Denied {
+                    refusal,
+                    retry_after: Some(wait.as_secs().saturating_add(1)),
+                }
+            })
+    }
+
+    async fn say_label_ignored(&self, facts: &Facts) {
+        let Token {
+            namespace,
+            service_account,
+            service_account_uid,
+            ..
+        } = &facts.token;
+        let account = ServiceAccount {
+            metadata: ObjectMeta {
+                namespace: Some(namespace.clone()),
+                name: Some(service_account.clone()),
+                uid: Some(service_account_uid.clone()),
+                ..ObjectMeta::default()
+            },
+            ..ServiceAccount::default()
+        };
+        let note = "an Agent or McpServer uses this ServiceAccount, so its label agentd.io/caller is ignored; \
+                    label a ServiceAccount that nothing else uses";
+        self.events
+            .warning(&account, "CallerLabelIgnored", "Issue", note)
+            .await;
+    }
+}
+
+/// A refusal on its way out.
+struct Denied {
+    refusal: Refusal,
+    retry_after: Option<u64>,
+}
+
+impl From<Refusal> for Denied {
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            refusal,
+            retry_after: None,
+        }
+    }
+}
+
+fn unavailable(message: &str) -> Refusal {
+    Refusal::new(reason::UNAVAILABLE, message)
+}
+
+fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
+    let value = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let (scheme, token) = value.and_then(|value| value.split_once(' ')).unwrap_or_default();
+    if !scheme.eq_ignore_ascii_case("bearer") || !looks_signed(token) {
+        return Err(Refusal::new(
+            reason::TOKEN_INVALID,
+            "send a ServiceAccount token as `Authorization: Bearer`",
+        ));
+    }
+    Ok(token)
+}
+
+fn status_of(reason: &str) -> StatusCode {
+    match reason {
+        reason::BAD_REQUEST => StatusCode::BAD_REQUEST,
+        reason::TOKEN_INVALID => StatusCode::UNAUTHORIZED,
+        reason::RATE_LIMITED => StatusCode::TOO_MANY_REQUESTS,
+        reason::UNAVAILABLE => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::FORBIDDEN,
+    }
+}
+
+impl Denied {
+    fn into_response(self) -> Response {
+        let Refusal { reason, message } = self.refusal;
+        let body = issuance::Refusal {
+            reason: reason.to_owned(),
+            message,
+        };
+        let mut response = (status_of(reason), Json(body)).into_response();
+        if let Some(seconds) = self.retry_after {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+/// The routes, over no transport in particular.
+pub fn router(app: Arc<App>) -> Router {
+    let nothing = || async { (StatusCode::NOT_FOUND, format!("only POST {}\n", issuance::PATH)) };
+    Router::new()
+        .route(issuance::PATH, post(handle))
+        .fallback(nothing)
+        .with_state(app)
+}
+
+async fn handle(State(app): State<Arc<App>>, request: Request<Body>) -> Response {
+    let start = Instant::now();
+    let (parts, body) = request.into_parts();
+    let answer = timeout(REQUEST_DEADLINE, app.answer(&parts.headers, body)).await;
+    let answer =
+        answer.unwrap_or_else(|_| Err(unavailable("the Kubernetes API is too slow; try again").into()));
+    let (outcome, response) = match answer {
+        Ok((svid, Case::Workload)) => ("workload", Json(svid).into_response()),
+        Ok((svid, Case::Caller)) => ("caller", Json(svid).into_response()),
+        Err(denied) => (denied.refusal.reason, denied.into_response()),
+    };
+    app.metrics.answered(outcome, start.elapsed());
+    response
+}
+
+/// A bound listener.
+#[derive(Debug)]
+pub struct Listener(TcpListener);
+
+impl Listener {
+    /// Binds it. Port 0 takes a free one.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub async fn bind(address: SocketAddr) -> std::io::Result<Self> {
+        Ok(Self(TcpListener::bind(address).await?))
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// When the socket has no address.
+    pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// Serves until the drain begins, then lets what is in flight end.
+    pub async fn serve(self, app: Arc<App>, mut drain: Watch) {
+        let mut tls = server_config(app.signer.source(), ClientAuth::NotRequested);
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let router = router(app.clone());
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let graceful = GracefulShutdown::new();
+        loop {
+            let stream = tokio::select! {
+                () = drain.signaled() => break,
+                stream = async {
+                    let place = places.clone().acquire_owned().await;
+                    (self.0.accept().await, place)
+                } => stream,
+            };
+            let (Ok((stream, peer)), Ok(place)) = stream else {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let (acceptor, router, watcher) = (acceptor.clone(), router.clone(), graceful.watcher());
+            let open = app.metrics.connection();
+            let serving = async move {
+                if let Err(error) = connection(stream, &acceptor, router, watcher).await {
+                    tracing::debug!(event = "issuer.connection.fail", %peer, error);
+                }
+                drop((open, place));
+            };
+            tokio::spawn(serving);
+        }
+        drop(self.0);
+        if timeout(DRAIN_DEADLINE, graceful.shutdown()).await.is_err() {
+            tracing::warn!(
+                event = "issuer.drain.late",
+                error.class = Class::Unavailable.label()
+            );
+        }
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    acceptor: &TlsAcceptor,
+    router: Router,
+    watcher: hyper_util::server::graceful::Watcher,
+) -> Result<(), String> {
+    let handshake = timeout(HANDSHAKE_DEADLINE, acceptor.accept(stream)).await;
+    let stream = handshake
+        .map_err(|_| "the handshake took too long".to_owned())?
+        .map_err(|e| e.to_string())?;
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_DEADLINE)
+        .max_buf_size(HEAD_BYTES)
+        .max_headers(MAX_HEADERS)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    watcher.watch(connection).await.map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

@@ -1,0 +1,255 @@
+//! Verifies ServiceAccount tokens: that a token is genuine, current, and made for the issuer. Behind a trait, since a
+//! namespaced install will verify offline. What a token says is no decision yet: answers may be cached.
+
+use agentd_base::issuance::reason;
+use agentd_base::limit::FOREIGN_CHARS;
+use agentd_base::text::clip;
+use futures::future::BoxFuture;
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+use super::policy::{PodClaim, Refusal, Token};
+
+const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
+const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
+
+/// Verifies tokens.
+pub trait TokenVerifier: Send + Sync {
+    /// What a genuine, current token for the issuer's audience says; else a refusal, which is
+    /// [`reason::UNAVAILABLE`] when nothing can be said about the token now.
+    fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Token, Refusal>>;
+}
+
+/// Asks the API server.
+pub struct ReviewVerifier {
+    client: Client,
+    audience: String,
+}
+
+impl ReviewVerifier {
+    /// For tokens with this audience only.
+    pub fn new(client: Client, audience: String) -> Self {
+        Self { client, audience }
+    }
+}
+
+impl TokenVerifier for ReviewVerifier {
+    fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Token, Refusal>> {
+        Box::pin(async move {
+            let review = TokenReview {
+                spec: TokenReviewSpec {
+                    token: Some(token.to_owned()),
+                    audiences: Some(vec![self.audience.clone()]),
+                },
+                ..TokenReview::default()
+            };
+            let api: Api<TokenReview> = Api::all(self.client.clone());
+            match api.create(&PostParams::default(), &review).await {
+                Ok(review) => read_review(&review.status.unwrap_or_default(), &self.audience),
+                Err(error) => {
+                    tracing::warn!(event = "issuer.review.fail", error = %error);
+                    Err(Refusal::new(
+                        reason::UNAVAILABLE,
+                        "the Kubernetes API cannot review tokens now; try again",
+                    ))
+                }
+            }
+        })
+    }
+}
+
+/// Reads the API server's answer.
+///
+/// # Errors
+/// When the token was not found good for exactly this audience, or is no ServiceAccount's.
+pub fn read_review(status: &TokenReviewStatus, audience: &str) -> Result<Token, Refusal> {
+    let invalid = |problem: &str| {
+        let message =
+            format!("the token is no current ServiceAccount token with audience `{audience}`{problem}");
+        Refusal::new(reason::TOKEN_INVALID, message)
+    };
+    if status.authenticated != Some(true) {
+        let said = status
+            .error
+            .as_deref()
+            .map(|said| format!(": {}", clip(said, FOREIGN_CHARS)));
+        return Err(invalid(&said.unwrap_or_default()));
+    }
+    // An API server that does not know audiences answers without them: then nothing was checked.
+    if !status.audiences.iter().flatten().any(|found| found == audience) {
+        return Err(invalid(": the API server did not confirm the audience"));
+    }
+    let user = status.user.as_ref().ok_or_else(|| invalid(""))?;
+    let account = user
+        .username
+        .as_deref()
+        .and_then(|name| name.strip_prefix(ACCOUNT_PREFIX))
+        .and_then(|name| name.split_once(':'));
+    let (namespace, service_account) = account.ok_or_else(|| invalid(": it is no ServiceAccount's"))?;
+    let uid = user
+        .uid
+        .clone()
+        .filter(|uid| !uid.is_empty())
+        .ok_or_else(|| invalid(": it has no UID"))?;
+    let extra = |key: &str| match user
+        .extra
+        .as_ref()
+        .and_then(|extra| extra.get(key))
+        .map(Vec::as_slice)
+    {
+        Some([value]) => Some(value.clone()),
+        _ => None,
+    };
+    let pod = match (extra(POD_NAME), extra(POD_UID)) {
+        (Some(name), Some(uid)) => Some(PodClaim { name, uid }),
+        (None, None) => None,
+        _ => return Err(invalid(": its pod claims are incomplete")),
+    };
+    Ok(Token {
+        namespace: namespace.to_owned(),
+        service_account: service_account.to_owned(),
+        service_account_uid: uid,
+        pod,
+    })
+}
+
+/// Whether a text has the form of a signed token at all; what has not is refused without asking anybody.
+pub fn looks_signed(token: &str) -> bool {
+    let parts: Vec<&str> = token.split('.').collect();
+    let encoded = |part: &&str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+    };
+    parts.len() == 3 && parts.iter().all(encoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::api::authentication::v1::UserInfo;
+
+    use super::*;
+
+    const AUDIENCE: &str = "agentd:agentd-system/agentd";
+
+    fn good() -> TokenReviewStatus {
+        TokenReviewStatus {
+            authenticated: Some(true),
+            audiences: Some(vec![AUDIENCE.to_owned()]),
+            error: None,
+            user: Some(UserInfo {
+                username: Some("system:serviceaccount:support:triage-agent".to_owned()),
+                uid: Some("u1".to_owned()),
+                groups: None,
+                extra: Some(BTreeMap::from([
+                    (POD_NAME.to_owned(), vec!["p".to_owned()]),
+                    (POD_UID.to_owned(), vec!["u2".to_owned()]),
+                ])),
+            }),
+        }
+    }
+
+    #[track_caller]
+    fn refused(spoil: impl FnOnce(&mut TokenReviewStatus), words: &str) {
+        let mut status = good();
+        spoil(&mut status);
+        let refusal = read_review(&status, AUDIENCE).unwrap_err();
+        assert_eq!(refusal.reason, reason::TOKEN_INVALID);
+        assert!(
+            refusal.message.contains(AUDIENCE) && refusal.message.contains(words),
+            "{refusal}"
+        );
+    }
+
+    #[test]
+    fn a_good_answer_is_read() {
+        let token = Token {
+            namespace: "support".to_owned(),
+            service_account: "triage-agent".to_owned(),
+            service_account_uid: "u1".to_owned(),
+            pod: Some(PodClaim {
+                name: "p".to_owned(),
+                uid: "u2".to_owned(),
+            }),
+        };
+        assert_eq!(read_review(&good(), AUDIENCE), Ok(token.clone()));
+        let mut unbound = good();
+        unbound.user.as_mut().unwrap().extra = None;
+        assert_eq!(read_review(&unbound, AUDIENCE), Ok(Token { pod: None, ..token }));
+    }
+
+    #[test]
+    fn a_wrong_audience_is_refused_however_it_is_said() {
+        refused(
+            |status| {
+                status.authenticated = Some(false);
+                status.error = Some("token audiences [\"x\"] is invalid for the target audiences".to_owned());
+            },
+            "is invalid for the target audiences",
+        );
+        refused(
+            |status| status.audiences = Some(vec!["other".to_owned()]),
+            "did not confirm",
+        );
+        refused(|status| status.audiences = None, "did not confirm");
+        refused(|status| status.authenticated = None, "");
+    }
+
+    #[test]
+    fn only_service_accounts_with_whole_claims() {
+        let name = |name: &str| {
+            let name = name.to_owned();
+            move |status: &mut TokenReviewStatus| status.user.as_mut().unwrap().username = Some(name)
+        };
+        refused(name("system:admin"), "no ServiceAccount's");
+        refused(
+            name("system:serviceaccount:only-namespace"),
+            "no ServiceAccount's",
+        );
+        refused(|status| status.user = None, "");
+        refused(|status| status.user.as_mut().unwrap().uid = None, "no UID");
+        refused(
+            |status| {
+                drop(
+                    status
+                        .user
+                        .as_mut()
+                        .unwrap()
+                        .extra
+                        .as_mut()
+                        .unwrap()
+                        .remove(POD_UID),
+                )
+            },
+            "incomplete",
+        );
+        refused(
+            |status| {
+                drop(
+                    status
+                        .user
+                        .as_mut()
+                        .unwrap()
+                        .extra
+                        .as_mut()
+                        .unwrap()
+                        .remove(POD_NAME),
+                )
+            },
+            "incomplete",
+        );
+    }
+
+    #[test]
+    fn what_is_no_signed_token_is_seen_without_asking() {
+        assert!(looks_signed("aA0-_.b.c"));
+        for bad in ["", "abc", "a.b", "a.b.c.d", "a..c", "a.b.", "a b.c.d", "a.b.c\n"] {
+            assert!(!looks_signed(bad), "{bad}");
+        }
+    }
+}
