@@ -9,7 +9,10 @@ use kube::api::{ApiResource, DynamicObject, ListParams, ObjectMeta};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
-use super::policy::{self, Account, Facts, Found, Kind, Link, Pod, Reference, Service, Token, User};
+use super::facts::{
+    Account, CALLER_LABEL, Facts, Found, Kind, Link, Pod, Reference, Service, Token, User, account_of,
+    made_name, next_reference,
+};
 
 /// Agents or McpServers read in one page.
 const PAGE: u32 = 200;
@@ -64,7 +67,7 @@ impl LiveLookup {
             .metadata::<core::ServiceAccount>(&token.namespace, &token.service_account)
             .await?;
         Ok(found.map(|meta| {
-            let (key, value) = policy::CALLER_LABEL;
+            let (key, value) = CALLER_LABEL;
             let labelled = meta
                 .labels
                 .as_ref()
@@ -96,12 +99,12 @@ impl LiveLookup {
 
     async fn chain(&self, namespace: &str, pod: &Found) -> Result<Vec<Link>, kube::Error> {
         let mut chain = Vec::new();
-        let mut next = policy::next_reference(Kind::Pod, pod);
+        let mut next = next_reference(Kind::Pod, pod);
         while let Some(reference) = next.take().filter(|_| chain.len() < MAX_LINKS) {
             let found = self.link(namespace, &reference).await?.as_ref().map(found);
             next = found
                 .as_ref()
-                .and_then(|found| policy::next_reference(reference.kind, found));
+                .and_then(|found| next_reference(reference.kind, found));
             chain.push(Link { reference, found });
         }
         Ok(chain)
@@ -129,7 +132,7 @@ impl LiveLookup {
     ) -> Result<(Option<String>, Option<Service>), kube::Error> {
         let (Some(resource), Some(service)) = (
             resource_of(reference.kind),
-            policy::made_name(reference.kind, &reference.name),
+            made_name(reference.kind, &reference.name),
         ) else {
             return Ok((None, None));
         };
@@ -138,7 +141,7 @@ impl LiveLookup {
         let (object, service_meta) =
             futures::try_join!(object, self.metadata::<core::Service>(namespace, &service))?;
         let object = object.filter(|object| object.metadata.uid.as_ref() == Some(&reference.uid));
-        let account = object.and_then(|object| policy::account_of(reference.kind, &object));
+        let account = object.and_then(|object| account_of(reference.kind, &object));
         let service = service_meta.map(|meta| Service {
             name: service,
             controller: found(&meta).controller.map(|owner| owner.uid),
@@ -157,9 +160,10 @@ impl LiveLookup {
             let mut page = ListParams::default().limit(PAGE);
             loop {
                 let list = api.list(&page).await?;
-                let using = list.items.iter().filter(|object| {
-                    policy::account_of(kind, object).as_deref() == Some(&token.service_account)
-                });
+                let using = list
+                    .items
+                    .iter()
+                    .filter(|object| account_of(kind, object).as_deref() == Some(&token.service_account));
                 users.extend(using.map(|object| User {
                     kind,
                     name: object.metadata.name.clone().unwrap_or_default(),

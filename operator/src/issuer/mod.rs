@@ -1,6 +1,7 @@
 //! The built-in SPIFFE issuer, a process of its own: reads the CA Secret, follows it, and signs SVIDs for pods of
 //! Agents and McpServers and for labelled ServiceAccounts. Stateless; every replica signs; there is no leader.
 
+pub mod facts;
 pub mod lookup;
 pub mod metrics;
 pub mod pace;

@@ -1,7 +1,8 @@
 //! Every refusal and both grants, each from facts that differ in one thing from good ones.
 
-use serde_json::json;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
+use super::super::facts::{Account, Found, Pod, PodClaim, Reference};
 use super::*;
 
 const DOMAIN: &str = "k3.agentd.internal";
@@ -389,32 +390,4 @@ fn a_token_of_a_deleted_account_is_refused_also_when_the_name_is_taken_again() {
             );
         }
     }
-}
-
-#[test]
-fn which_account_an_object_uses() {
-    let object = |spec: serde_json::Value| {
-        serde_json::from_value::<DynamicObject>(json!({"metadata": {"name": "x"}, "spec": spec})).unwrap()
-    };
-    let agent = |spec| account_of(Kind::Agent, &object(spec));
-    assert_eq!(agent(json!({})).as_deref(), Some("x-agent"));
-    assert_eq!(
-        agent(json!({"serviceAccount": {"annotations": {}}})).as_deref(),
-        Some("x-agent")
-    );
-    assert_eq!(
-        agent(json!({"serviceAccount": {"name": "own"}})).as_deref(),
-        Some("own")
-    );
-    assert_eq!(
-        agent(json!({"serviceAccount": "malformed"})).as_deref(),
-        Some("x-agent")
-    );
-    let server = |spec| account_of(Kind::McpServer, &object(spec));
-    assert_eq!(
-        server(json!({"deployment": {"image": "i"}})).as_deref(),
-        Some("x-mcp")
-    );
-    assert_eq!(server(json!({"endpoint": "https://x"})), None);
-    assert_eq!(account_of(Kind::Job, &object(json!({}))), None);
 }

@@ -27,10 +27,11 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use super::facts::{Facts, Token};
 use super::lookup::Lookup;
 use super::metrics::Metrics;
 use super::pace::Pace;
-use super::policy::{self, Case, Decision, Facts, Grant, Refusal, Token};
+use super::policy::{self, Case, Decision, Grant, Refusal};
 use super::sign::Signer;
 use super::token::{TokenVerifier, looks_signed};
 use crate::events::Events;

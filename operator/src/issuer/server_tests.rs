@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsConnector;
 use tower::ServiceExt as _;
 
-use super::super::policy::{Account, Pod};
+use super::super::facts::{Account, Pod};
 use super::*;
 
 const TTL: Duration = Duration::from_secs(3600);

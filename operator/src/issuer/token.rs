@@ -9,7 +9,8 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenRe
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-use super::policy::{PodClaim, Refusal, Token};
+use super::facts::{PodClaim, Token};
+use super::policy::Refusal;
 
 const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
