@@ -1,15 +1,40 @@
-//! One connection to one MCP server: handshake, lists, calls, close. Every operation has a clock.
+//! One connection to one MCP server: handshake, lists, calls, close. Every operation has a clock, and what the server
+//! offered in the handshake decides what it is asked later.
 
+use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_base::class::{Class, Classified};
 use agentd_base::report::{ServerInfo, ServerState};
+use agentd_config::defaults::TIMEOUT;
 use agentd_config::document::McpServer;
+use rmcp::model::{CallToolRequestParams, CallToolResponse, PaginatedRequestParams, ProtocolVersion};
+use rmcp::service::{ClientInitializeError, RunningService, ServiceError};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::common::client_side_sse::ExponentialBackoff;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{ClientCacheConfig, ClientLifecycleMode, ClientServiceExt as _, Peer, RoleClient};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tokio::sync::Mutex;
 
 use crate::catalogue::Tool;
+use crate::fault::{Fault, of_handshake, of_request};
+use crate::handler::{Handler, OFFERED};
+use crate::health::Health;
 use crate::outbound::Outbound;
+use crate::reading::{self, Pages};
+use crate::transport::{MESSAGE_BYTES, Transport};
+
+/// `server/discover` may take this long, or half the server's timeout where that is less.
+const PROBE: Duration = Duration::from_secs(10);
+/// Ending a session; a server that does not answer is left alone.
+const CLOSE: Duration = Duration::from_secs(1);
+/// Tries to resume an answer whose stream broke.
+const RESUMES: usize = 5;
+/// Requests at the same time on one connection.
+const CONCURRENT: usize = 64;
 
 /// Who holds the connection, which decides what it declares.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +51,7 @@ pub enum Kind {
     },
 }
 
-/// How a server was spoken to.
+/// How a server is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Era {
@@ -36,14 +61,38 @@ pub enum Era {
     Stateless,
 }
 
-/// Why a connection could not be opened.
-#[derive(Debug, Clone, thiserror::Error)]
+/// Why a server is not connected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ConnectError {
     /// [`ServerState::Unauthorized`] or [`ServerState::Failed`].
     pub state: ServerState,
+    /// Who must act.
+    pub class: Class,
     /// One line for people.
     pub message: String,
+}
+
+impl Classified for ConnectError {
+    fn class(&self) -> Class {
+        self.class
+    }
+}
+
+impl From<Fault> for ConnectError {
+    fn from(
+        Fault {
+            state,
+            class,
+            message,
+        }: Fault,
+    ) -> Self {
+        Self {
+            state,
+            class,
+            message,
+        }
+    }
 }
 
 /// `params._meta` of a call.
@@ -55,14 +104,14 @@ pub struct CallMeta {
     pub instance: String,
     /// `traceparent`, W3C.
     pub traceparent: Option<String>,
-    /// `agent/idempotency_key`.
+    /// `agent/idempotency_key`: the same for every attempt of one call, another for every other call.
     pub idempotency_key: String,
 }
 
 /// What a tool answered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolOutcome {
-    /// The content as text for the model: text blocks as they are, others named.
+    /// The content as text for the model: text as it is, other kinds named. Bounded.
     pub text: String,
     /// The tool ran and reported a failure.
     pub is_error: bool,
@@ -71,7 +120,7 @@ pub struct ToolOutcome {
 }
 
 /// Why a call has no outcome.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// No answer in time; the server was told with `notifications/cancelled`.
@@ -86,104 +135,347 @@ pub enum CallError {
         message: String,
     },
     /// 401 or 403.
-    #[error("the server refused the credential: {0}")]
+    #[error("{0}")]
     Denied(String),
     /// The server cannot be reached or the connection broke; the call may have been carried out.
     #[error("{0}")]
     Unavailable(String),
     /// The server asks for input that nobody here can give.
-    #[error("the tool needs input from a person, which is not supported here: {0}")]
-    InputRequired(String),
+    #[error("the tool asks for input from a person, and nobody can be asked")]
+    InputRequired,
 }
 
 impl Classified for CallError {
     fn class(&self) -> Class {
         match self {
             Self::Timeout(_) | Self::Unavailable(_) => Class::Unavailable,
-            Self::Protocol { .. } | Self::InputRequired(_) => Class::Invalid,
+            Self::Protocol { .. } | Self::InputRequired => Class::Invalid,
             Self::Denied(_) => Class::Denied,
         }
     }
 }
 
-/// An open connection. Cheap to clone; calls run at the same time.
+/// An open connection. Cheap to clone; calls run at the same time. The last clone closes it without waiting.
 #[derive(Clone)]
-pub struct Connection {
-    _private: (),
+pub struct Connection(Arc<Inner>);
+
+struct Inner {
+    peer: Peer<RoleClient>,
+    service: Mutex<Option<RunningService<RoleClient, Handler>>>,
+    health: Arc<Health>,
+    info: ServerInfo,
+    era: Era,
+    instructions: Option<String>,
+    offers: Offers,
+    structured: bool,
+    timeout: Duration,
+    call_timeout: Duration,
+}
+
+/// What the server offered in the handshake: frozen, it gates every later request.
+#[derive(Debug, Clone, Copy)]
+struct Offers {
+    tools: bool,
+    resources: bool,
 }
 
 impl Connection {
-    /// Dials, shakes hands and lists, all within the server's clocks. `default_timeout` is `mcp.default_timeout`.
+    /// Dials and shakes hands within the server's clock. `default_timeout` is `mcp.default_timeout`.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
     pub async fn open(
         server: &McpServer,
         default_timeout: Option<Duration>,
         kind: Kind,
         outbound: &Outbound,
     ) -> Result<Self, ConnectError> {
-        let _ = (server, default_timeout, kind, outbound);
-        todo!()
+        let timeout = server
+            .connection
+            .timeout
+            .map(|given| given.0)
+            .or(default_timeout)
+            .unwrap_or(TIMEOUT);
+        let http = outbound
+            .mcp_client(server)
+            .map_err(|error| Fault::failed(error.class(), error.to_string()))?;
+        let health = Arc::new(Health::default());
+        let elicitation = matches!(kind, Kind::Worker { .. });
+        let transport = Transport::new(http, PROBE.min(timeout / 2), elicitation, health.clone());
+        let transport = StreamableHttpClientTransport::with_client(transport, settings(&server.endpoint));
+        let handler = Handler::new(&server.name, &kind);
+        let handshake = handler.serve_with_lifecycle(transport, lifecycle(&kind));
+        let service = match tokio::time::timeout(timeout, handshake).await {
+            Err(_) => return Err(late("the handshake", timeout, &health).into()),
+            Ok(Err(error)) => return Err(refused(&error, &health).into()),
+            Ok(Ok(service)) => service,
+        };
+        // Lists are asked for because they may have changed: an answer from memory would hide that.
+        service
+            .peer()
+            .set_response_cache_config(ClientCacheConfig::disabled())
+            .await;
+        let call_timeout = server.call_timeout();
+        match Inner::new(service, health, timeout, call_timeout) {
+            Ok(inner) => Ok(Self(Arc::new(inner))),
+            Err((mut service, fault)) => {
+                let _ = service.close_with_timeout(CLOSE).await;
+                Err(fault.into())
+            }
+        }
     }
 
-    /// What the server said of itself.
+    /// What the server said of itself, cut and cleaned.
     pub fn info(&self) -> &ServerInfo {
-        todo!()
+        &self.0.info
     }
 
     /// The negotiated era.
     pub fn era(&self) -> Era {
-        todo!()
+        self.0.era
     }
 
     /// The server's `instructions`, cut.
     pub fn instructions(&self) -> Option<&str> {
-        todo!()
+        self.0.instructions.as_deref()
     }
 
-    /// `tools/list`, all pages; fails as [`Connection::open`] does.
+    /// `tools/list`, all pages, each within the server's clock; none where tools are not offered.
+    ///
+    /// # Errors
+    /// As [`Connection::open`].
     pub async fn tools(&self) -> Result<Vec<Tool>, ConnectError> {
-        todo!()
+        if !self.0.offers.tools {
+            return Ok(Vec::new());
+        }
+        let mut pages = Pages::new(reading::TOOLS);
+        while let Some(cursor) = pages.next_cursor() {
+            let page = self
+                .listed("tools/list", self.0.peer.list_tools(parameters(cursor)))
+                .await?;
+            pages.take(
+                page.tools.into_iter().map(reading::tool).collect(),
+                page.next_cursor,
+            );
+        }
+        if pages.cut {
+            tracing::warn!(
+                event = "mcp.spec.invalid",
+                "tools/list does not end; {} tools taken",
+                pages.items.len()
+            );
+        }
+        Ok(pages.items)
     }
 
-    /// `resources/list`, counted up to a bound; 0 where resources are not offered.
+    /// How many resources `resources/list` has, all pages up to a bound; 0 where resources are not offered.
+    ///
+    /// # Errors
+    /// As [`Connection::open`].
     pub async fn resource_count(&self) -> Result<u32, ConnectError> {
-        todo!()
+        if !self.0.offers.resources {
+            return Ok(0);
+        }
+        let mut pages = Pages::new(reading::RESOURCES);
+        while let Some(cursor) = pages.next_cursor() {
+            let page = self
+                .listed("resources/list", self.0.peer.list_resources(parameters(cursor)))
+                .await?;
+            pages.take(page.resources.iter().map(|_| ()).collect(), page.next_cursor);
+        }
+        Ok(u32::try_from(pages.items.len()).unwrap_or(u32::MAX))
     }
 
-    /// `tools/call` of the server's own name for the tool, within `call_timeout`.
+    /// `tools/call` by the server's own name for the tool, within `call_timeout`. Never sent twice.
+    ///
+    /// # Errors
+    /// See [`CallError`]. A tool that ran and failed is no error: [`ToolOutcome::is_error`].
     pub async fn call(
         &self,
         tool: &str,
         arguments: Map<String, Value>,
         meta: &CallMeta,
     ) -> Result<ToolOutcome, CallError> {
-        let _ = (tool, arguments, meta);
-        todo!()
+        let mut parameters = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        parameters.meta = Some(reading::call_meta(meta));
+        let limit = self.0.call_timeout;
+        // Dropping the SDK's future tells the server that the call is cancelled.
+        let answer = tokio::time::timeout(limit, self.0.peer.call_tool_once(parameters)).await;
+        match answer {
+            Err(_) => Err(CallError::Timeout(limit)),
+            Ok(Ok(CallToolResponse::Complete(result))) => Ok(reading::outcome(result, self.0.structured)),
+            Ok(Ok(CallToolResponse::InputRequired(_))) => Err(CallError::InputRequired),
+            Ok(Ok(_)) => Err(CallError::Unavailable(
+                "the server's answer is not a tool's result".into(),
+            )),
+            Ok(Err(error)) => Err(self.call_error(&error)),
+        }
     }
 
-    /// Resolves when the connection is lost.
+    /// Whether the connection is lost: the server could not be reached, or its notification stream did not come back.
+    pub fn is_lost(&self) -> bool {
+        self.0.health.is_lost() || self.0.peer.is_transport_closed()
+    }
+
+    /// Resolves when the connection is lost. A server without a notification stream is noticed at the next request.
     pub async fn lost(&self) {
-        todo!()
+        self.0.health.lost().await;
     }
 
-    /// Ends the session, best effort within 1 s.
+    /// Ends the session, best effort within 1 s, then the connection.
     pub async fn close(&self) {
-        todo!()
+        if let Some(mut service) = self.0.service.lock().await.take() {
+            let _ = service.close_with_timeout(CLOSE).await;
+        }
+    }
+
+    /// One page of a list.
+    async fn listed<T>(
+        &self,
+        what: &'static str,
+        page: impl Future<Output = Result<T, ServiceError>>,
+    ) -> Result<T, ConnectError> {
+        match tokio::time::timeout(self.0.timeout, page).await {
+            Err(_) => Err(late(what, self.0.timeout, &self.0.health).into()),
+            Ok(Err(error)) => {
+                let fault = of_request(&error, self.0.health.fault());
+                Err(Fault {
+                    message: format!("{what}: {}", fault.message),
+                    ..fault
+                }
+                .into())
+            }
+            Ok(Ok(page)) => Ok(page),
+        }
+    }
+
+    fn call_error(&self, error: &ServiceError) -> CallError {
+        if let ServiceError::McpError(error) = error {
+            let message = agentd_base::text::clip(&error.message, reading::ERROR_CHARS);
+            return CallError::Protocol {
+                code: error.code.0,
+                message,
+            };
+        }
+        let fault = of_request(error, self.0.health.fault());
+        match fault.state {
+            ServerState::Unauthorized => CallError::Denied(fault.message),
+            ServerState::Connecting | ServerState::Connected | ServerState::Failed => {
+                CallError::Unavailable(fault.message)
+            }
+        }
     }
 }
 
-/// Proves a server: handshake and `tools/list` on a connection that is closed again. The bridge uses it over loopback.
+type Service = RunningService<RoleClient, Handler>;
+
+impl Inner {
+    fn new(
+        service: Service,
+        health: Arc<Health>,
+        timeout: Duration,
+        call_timeout: Duration,
+    ) -> Result<Self, (Service, Fault)> {
+        let Some(peer_info) = service.peer().peer_info() else {
+            return Err((
+                service,
+                Fault::failed(Class::Unavailable, "the server said nothing of itself"),
+            ));
+        };
+        let version = &peer_info.protocol_version;
+        if !ProtocolVersion::KNOWN_VERSIONS.contains(version) {
+            let version = agentd_base::text::clip(version.as_str(), 32);
+            let message = format!("the server speaks MCP revision {version}, which is not spoken here");
+            return Err((service, Fault::failed(Class::Invalid, message)));
+        }
+        let capabilities = &peer_info.capabilities;
+        Ok(Self {
+            peer: service.peer().clone(),
+            info: reading::server_info(&peer_info),
+            era: if version.has_initialize() {
+                Era::Legacy
+            } else {
+                Era::Stateless
+            },
+            instructions: peer_info.instructions.as_deref().and_then(reading::instructions),
+            offers: Offers {
+                tools: capabilities.tools.is_some(),
+                resources: capabilities.resources.is_some(),
+            },
+            structured: *version >= ProtocolVersion::V_2025_06_18,
+            service: Mutex::new(Some(service)),
+            health,
+            timeout,
+            call_timeout,
+        })
+    }
+}
+
+fn settings(endpoint: &str) -> StreamableHttpClientTransportConfig {
+    let mut retry = ExponentialBackoff::default();
+    retry.max_times = Some(RESUMES);
+    retry.max_delay = Some(Duration::from_secs(30));
+    let mut settings =
+        StreamableHttpClientTransportConfig::with_uri(endpoint).max_concurrent_requests(CONCURRENT);
+    settings.retry_config = Arc::new(retry);
+    settings.max_sse_event_size = MESSAGE_BYTES;
+    settings.max_json_response_size = MESSAGE_BYTES;
+    settings
+}
+
+fn lifecycle(kind: &Kind) -> ClientLifecycleMode {
+    let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+    match kind {
+        Kind::Worker {
+            era: Some(Era::Legacy),
+        } => ClientLifecycleMode::Initialize,
+        Kind::Worker {
+            era: Some(Era::Stateless),
+        } => ClientLifecycleMode::Discover { preferred_versions },
+        Kind::Boot { .. } | Kind::Worker { era: None } => ClientLifecycleMode::Auto {
+            preferred_versions,
+            legacy_version: Some(OFFERED),
+        },
+    }
+}
+
+fn parameters(cursor: Option<String>) -> Option<PaginatedRequestParams> {
+    cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)))
+}
+
+fn late(what: &str, limit: Duration, health: &Health) -> Fault {
+    let seen = health
+        .fault()
+        .map(|fault| format!("; seen last: {}", fault.message))
+        .unwrap_or_default();
+    Fault::failed(
+        Class::Unavailable,
+        format!("{what} took longer than {limit:?}{seen}"),
+    )
+}
+
+fn refused(error: &ClientInitializeError, health: &Health) -> Fault {
+    of_handshake(error, health.fault())
+}
+
+/// Proves a server: handshake and lists on a connection that is closed again. The bridge uses it over loopback.
+///
+/// # Errors
+/// As [`Connection::open`].
 pub async fn prove(
     server: &McpServer,
     default_timeout: Option<Duration>,
     kind: Kind,
     outbound: &Outbound,
 ) -> Result<Proof, ConnectError> {
-    let _ = (server, default_timeout, kind, outbound);
-    todo!()
+    let connection = Connection::open(server, default_timeout, kind, outbound).await?;
+    let proof = Proof::of(&connection).await;
+    connection.close().await;
+    proof
 }
 
 /// What a proving exchange showed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Proof {
     /// From the handshake.
     pub info: ServerInfo,
@@ -191,4 +483,16 @@ pub struct Proof {
     pub tools: Vec<Tool>,
     /// All resources.
     pub resource_count: u32,
+}
+
+impl Proof {
+    pub(crate) async fn of(connection: &Connection) -> Result<Self, ConnectError> {
+        let tools = connection.tools().await?;
+        let resource_count = connection.resource_count().await?;
+        Ok(Self {
+            info: connection.info().clone(),
+            tools,
+            resource_count,
+        })
+    }
 }

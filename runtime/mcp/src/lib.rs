@@ -3,10 +3,17 @@
 
 pub mod catalogue;
 pub mod connection;
+mod fault;
+mod handler;
+mod health;
 pub mod outbound;
+pub mod pool;
+mod reading;
 pub mod supervised;
+mod transport;
 
 pub use catalogue::{Catalogue, Entry, Tool};
-pub use connection::{CallError, CallMeta, ConnectError, Connection, Era, Kind, ToolOutcome};
+pub use connection::{CallError, CallMeta, ConnectError, Connection, Era, Kind, Proof, ToolOutcome, prove};
 pub use outbound::Outbound;
+pub use pool::{Member, Pool};
 pub use supervised::{ServerView, ServersView, Supervised};

@@ -1,45 +1,127 @@
-//! From the document to a client: trust, secrets, clocks of a declared destination. The binary uses it for model
+//! From the document to a client: trust, secrets and clocks of a declared destination. The binary uses it for model
 //! endpoints too, so that every destination of the document is dialled by the same rules.
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use agentd_config::document::{Connection, McpServer};
-use agentd_identity::IdentitySource;
-use agentd_net::{Destination, HttpClient, NetError, Options};
+use agentd_config::document::{Auth, Connection, McpServer};
+use agentd_config::secret::{SecretSource, SystemSecrets, Template};
+use agentd_identity::{IdentitySource, SpiffeId};
+use agentd_net::tls::WebRoots;
+use agentd_net::{
+    Declared, Destination, HttpClient, Limits, NetError, Options, RequestSigner, SecretValue, StaticSigner,
+    Timeouts, TlsMode,
+};
+use http::HeaderName;
+
+use crate::transport::MESSAGE_BYTES;
 
 /// What holds for every destination of a process.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Outbound {
     /// The pod's identity; needed where a destination names a `spiffe_id`.
     pub identity: Option<IdentitySource>,
     /// `security.tls_ca`.
     pub tls_ca: Option<PathBuf>,
-    /// Where `{{secret:NAME}}` and `{{secret-file:PATH}}` are read.
-    pub secrets: Option<Arc<dyn std::any::Any + Send + Sync>>,
+    /// Where secret references are read.
+    pub secrets: Arc<dyn SecretSource>,
+}
+
+impl Default for Outbound {
+    fn default() -> Self {
+        Self {
+            identity: None,
+            tls_ca: None,
+            secrets: Arc::new(SystemSecrets),
+        }
+    }
 }
 
 impl Outbound {
-    /// Trust, headers, signer and connect clock of `connection`; other clocks and limits are the caller's.
-    pub fn options(&self, connection: &Connection) -> Result<Options, NetError> {
-        let _ = connection;
-        todo!()
-    }
-
-    /// A client for an MCP server.
+    /// A client for an MCP server. Its requests have no clock but that of connecting; the callers' clocks bound them.
+    ///
+    /// # Errors
+    /// When the endpoint, its TLS or a secret reference is unusable as written.
     pub fn mcp_client(&self, server: &McpServer) -> Result<HttpClient, NetError> {
-        let _ = server;
-        todo!()
+        let destination = Destination::declared(&server.endpoint, Declared::Mcp)
+            .map_err(|error| NetError::Invalid(format!("the endpoint {error}")))?;
+        let mut options = self.options(&server.connection)?;
+        options.limits = Limits {
+            body_bytes: MESSAGE_BYTES,
+            ..Limits::default()
+        };
+        HttpClient::new(destination, options)
     }
 
-    /// A client for anything else: `total` bounds one whole request.
+    /// A client for another declared destination, such as a model's. `total` bounds one whole request.
+    ///
+    /// # Errors
+    /// As [`Outbound::mcp_client`].
     pub fn client(
         &self,
         destination: Destination,
         connection: &Connection,
-        total: std::time::Duration,
+        total: Duration,
     ) -> Result<HttpClient, NetError> {
-        let _ = (destination, connection, total);
-        todo!()
+        let mut options = self.options(connection)?;
+        options.timeouts.response = Some(total);
+        options.timeouts.total = Some(total);
+        HttpClient::new(destination, options)
+    }
+
+    /// Trust, headers, signer and connect clock of a connection; no other clock.
+    fn options(&self, connection: &Connection) -> Result<Options, NetError> {
+        let mut headers = Vec::new();
+        for (name, text) in &connection.headers {
+            let name = HeaderName::try_from(name.as_str()).map_err(|_| {
+                NetError::Invalid(format!("{} is no header name", agentd_base::text::clip(name, 64)))
+            })?;
+            headers.push((name, self.secret(text)?));
+        }
+        let signer: Option<Arc<dyn RequestSigner>> = match &connection.auth {
+            None => None,
+            Some(Auth::Static(fixed)) => Some(Arc::new(StaticSigner::bearer(self.secret(&fixed.bearer)?))),
+        };
+        let timeouts = Timeouts {
+            connect: connection.connect_timeout(),
+            response: None,
+            total: None,
+        };
+        Ok(Options {
+            tls: self.tls(connection)?,
+            timeouts,
+            headers,
+            signer,
+            ..Options::default()
+        })
+    }
+
+    fn tls(&self, connection: &Connection) -> Result<TlsMode, NetError> {
+        let tls = connection.tls.clone().unwrap_or_default();
+        if let Some(id) = &tls.spiffe_id {
+            let expected: SpiffeId = id
+                .parse()
+                .map_err(|error| NetError::Invalid(format!("tls.spiffe_id: {error}")))?;
+            let source = self.identity.clone();
+            let source = source.ok_or_else(|| NetError::Invalid("tls.spiffe_id needs `identity`".into()))?;
+            return Ok(TlsMode::Spiffe { source, expected });
+        }
+        Ok(TlsMode::WebRoots(WebRoots {
+            ca_files: self.tls_ca.iter().chain(&tls.ca_file).cloned().collect(),
+            client_certificate: tls.client_cert_file.zip(tls.client_key_file),
+            server_name: tls.server_name,
+        }))
+    }
+
+    /// Read at each request, so that a rotated secret is taken up.
+    fn secret(&self, text: &str) -> Result<SecretValue, NetError> {
+        let template = Template::parse(text).map_err(|error| NetError::Invalid(error.to_string()))?;
+        let secrets = self.secrets.clone();
+        Ok(Arc::new(move || {
+            template
+                .resolve_header(secrets.as_ref())
+                .map_err(|error| error.to_string())
+        }))
     }
 }

@@ -1,0 +1,240 @@
+//! From what a server says to what we keep: cut, cleaned, counted. Pure; nothing a server sends passes unbounded.
+
+use std::collections::BTreeSet;
+
+use agentd_base::digest;
+use agentd_base::limit::FOREIGN_CHARS;
+use agentd_base::report::ServerInfo;
+use agentd_base::text::clip;
+use rmcp::model::{
+    CallToolResult, ContentBlock, MetaObject, RequestMetaObject, ResourceContents, ServerCapabilities,
+    ServerPeerInfo,
+};
+use serde_json::{Value, json};
+
+use crate::catalogue::Tool;
+use crate::connection::{CallMeta, ToolOutcome};
+
+/// Tools taken from one server.
+pub(crate) const TOOLS: usize = 10_000;
+/// Resources counted at one server.
+pub(crate) const RESOURCES: usize = 100_000;
+/// Pages of one list; with [`TOOLS`] it bounds a server that sends empty pages for ever.
+const PAGES: usize = 1_000;
+/// `instructions` in a prompt.
+const INSTRUCTIONS_CHARS: usize = 16 * 1024;
+/// A description of a tool in a prompt.
+const DESCRIPTION_CHARS: usize = 8 * 1024;
+/// The result of one call, as text for the model: more than most contexts hold.
+const RESULT_CHARS: usize = 256 * 1024;
+/// A JSON-RPC error's text for the model.
+pub(crate) const ERROR_CHARS: usize = 2 * 1024;
+
+/// The pages of a list: follows cursors, which are opaque, to their end, a bound or a circle.
+pub(crate) struct Pages<T> {
+    pub(crate) items: Vec<T>,
+    /// The list went on when we stopped.
+    pub(crate) cut: bool,
+    limit: usize,
+    next: Option<Option<String>>,
+    seen: BTreeSet<String>,
+}
+
+impl<T> Pages<T> {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            items: Vec::new(),
+            cut: false,
+            limit,
+            next: Some(None),
+            seen: BTreeSet::new(),
+        }
+    }
+
+    /// The cursor to ask with next: `Some(None)` for the first page, `None` at the end.
+    pub(crate) fn next_cursor(&mut self) -> Option<Option<String>> {
+        self.next.take()
+    }
+
+    pub(crate) fn take(&mut self, items: Vec<T>, next: Option<String>) {
+        let room = self.limit.saturating_sub(self.items.len());
+        self.cut |= items.len() > room;
+        self.items.extend(items.into_iter().take(room));
+        let Some(cursor) = next.filter(|cursor| !cursor.is_empty()) else {
+            return;
+        };
+        let full = self.items.len() >= self.limit || self.seen.len() >= PAGES;
+        if full || !self.seen.insert(cursor.clone()) {
+            self.cut = true;
+        } else {
+            self.next = Some(Some(cursor));
+        }
+    }
+}
+
+/// A tool's definition.
+pub(crate) fn tool(tool: rmcp::model::Tool) -> Tool {
+    let definition = json!({
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": &*tool.input_schema,
+        "outputSchema": tool.output_schema.as_deref(),
+        "annotations": serde_json::to_value(&tool.annotations).unwrap_or_default(),
+    });
+    Tool {
+        digest: digest::of(sorted(definition).to_string().as_bytes()),
+        name: tool.name.into_owned(),
+        description: tool.description.map(|text| readable(&text, DESCRIPTION_CHARS)),
+        input_schema: tool.input_schema.as_ref().clone(),
+    }
+}
+
+/// The same value with keys in order, so that a digest does not depend on how a server orders them. The parser that
+/// made the value bounds its depth.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+            entries.sort_by(|one, other| one.0.cmp(&other.0));
+            Value::Object(entries.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        other => other,
+    }
+}
+
+/// `serverInfo`, revision and capabilities.
+pub(crate) fn server_info(info: &ServerPeerInfo) -> ServerInfo {
+    let own = info.server_info.as_ref();
+    ServerInfo {
+        name: own.map(|own| clip(&own.name, FOREIGN_CHARS)).unwrap_or_default(),
+        version: own
+            .map(|own| clip(&own.version, FOREIGN_CHARS))
+            .unwrap_or_default(),
+        protocol_version: clip(info.protocol_version.as_str(), FOREIGN_CHARS),
+        capabilities: capabilities(&info.capabilities),
+    }
+}
+
+fn capabilities(offered: &ServerCapabilities) -> Vec<String> {
+    let changed = |flag: Option<bool>| flag.unwrap_or(false);
+    let prompts = offered.prompts.as_ref();
+    let resources = offered.resources.as_ref();
+    let tools = offered.tools.as_ref();
+    [
+        ("completions", offered.completions.is_some()),
+        ("logging", offered.logging.is_some()),
+        ("prompts", prompts.is_some()),
+        (
+            "prompts.listChanged",
+            prompts.is_some_and(|prompts| changed(prompts.list_changed)),
+        ),
+        ("resources", resources.is_some()),
+        (
+            "resources.listChanged",
+            resources.is_some_and(|resources| changed(resources.list_changed)),
+        ),
+        (
+            "resources.subscribe",
+            resources.is_some_and(|resources| changed(resources.subscribe)),
+        ),
+        ("tools", tools.is_some()),
+        (
+            "tools.listChanged",
+            tools.is_some_and(|tools| changed(tools.list_changed)),
+        ),
+    ]
+    .into_iter()
+    .filter(|(_, offered)| *offered)
+    .map(|(name, _)| name.to_owned())
+    .collect()
+}
+
+/// `instructions`; `None` when there is nothing to read.
+pub(crate) fn instructions(text: &str) -> Option<String> {
+    let text = readable(text.trim(), INSTRUCTIONS_CHARS);
+    if text.is_empty() { None } else { Some(text) }
+}
+
+/// `params._meta` of a call.
+pub(crate) fn call_meta(meta: &CallMeta) -> RequestMetaObject {
+    let mut map = MetaObject::new();
+    map.insert("agent/run_id".into(), meta.run_id.clone().into());
+    map.insert("agent/instance".into(), meta.instance.clone().into());
+    map.insert(
+        "agent/idempotency_key".into(),
+        meta.idempotency_key.clone().into(),
+    );
+    if let Some(traceparent) = &meta.traceparent {
+        map.insert("traceparent".into(), traceparent.clone().into());
+    }
+    RequestMetaObject(map)
+}
+
+/// A tool's answer. `structured` says whether the revision has `structuredContent`.
+pub(crate) fn outcome(result: CallToolResult, structured: bool) -> ToolOutcome {
+    let structured = result.structured_content.filter(|_| structured);
+    let mut text = result.content.iter().map(block).collect::<Vec<_>>().join("\n");
+    if text.is_empty()
+        && let Some(value) = &structured
+    {
+        text = value.to_string();
+    }
+    ToolOutcome {
+        text: readable(&text, RESULT_CHARS),
+        is_error: result.is_error.unwrap_or(false),
+        structured,
+    }
+}
+
+fn block(block: &ContentBlock) -> String {
+    match block {
+        ContentBlock::Text(text) => text.text.clone(),
+        ContentBlock::Image(image) => media("image", &image.mime_type, image.data.len()),
+        ContentBlock::Audio(audio) => media("audio", &audio.mime_type, audio.data.len()),
+        ContentBlock::ResourceLink(link) => {
+            format!(
+                "[resource {}: {}]",
+                clip(&link.uri, 512),
+                clip(&link.name, FOREIGN_CHARS)
+            )
+        }
+        ContentBlock::Resource(embedded) => match &embedded.resource {
+            ResourceContents::TextResourceContents { uri, text, .. } => {
+                format!("[resource {}]\n{text}", clip(uri, 512))
+            }
+            ResourceContents::BlobResourceContents {
+                uri, mime_type, blob, ..
+            } => {
+                format!(
+                    "[resource {}]\n{}",
+                    clip(uri, 512),
+                    media("data", mime_type.as_deref().unwrap_or("?"), blob.len())
+                )
+            }
+            _ => "[a resource of an unknown kind]".into(),
+        },
+        _ => "[content of an unknown kind]".into(),
+    }
+}
+
+fn media(what: &str, kind: &str, base64: usize) -> String {
+    format!(
+        "[{what}, {}, {} bytes, not shown]",
+        clip(kind, 64),
+        base64 / 4 * 3
+    )
+}
+
+/// Keeps line ends and tabs, drops other control characters, cuts to `max` characters and says so.
+fn readable(text: &str, max: usize) -> String {
+    let clean = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
+    let mut characters = text.chars().filter(clean);
+    let mut kept: String = characters.by_ref().take(max).collect();
+    let rest = characters.count();
+    if rest > 0 {
+        kept.push_str(&format!("\n[{rest} characters cut]"));
+    }
+    kept
+}

@@ -1,0 +1,534 @@
+//! The SDK's HTTP seam over our own client. It maps statuses and media types to what the SDK acts on, bounds what is
+//! read, ends the probe for the stateless revision in time, and lets through only what this client offers to handle:
+//! a server's requests other than `ping` (and `elicitation/create`, where it is declared) are dropped unanswered.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agentd_net::{Body, HttpClient, NetError, Replay, Response};
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
+    StreamableHttpError, StreamableHttpPostResponse, StreamableHttpResponseLimits,
+};
+use serde::Deserialize;
+use sse_stream::{Sse, SseStream};
+
+use crate::fault::{HttpError, TransportError, of_http};
+use crate::health::Health;
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+/// One message from a server, alone or as an event: a tool result with an image fits.
+pub(crate) const MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+/// See the module. Clones are one transport; when the last is gone, the server counts as lost.
+#[derive(Clone)]
+pub(crate) struct Transport(Arc<Inner>);
+
+struct Inner {
+    http: HttpClient,
+    probe: Duration,
+    elicitation: bool,
+    health: Arc<Health>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.health.lose();
+    }
+}
+
+impl Transport {
+    /// `probe` bounds `server/discover`; `elicitation` lets `elicitation/create` through.
+    pub(crate) fn new(http: HttpClient, probe: Duration, elicitation: bool, health: Arc<Health>) -> Self {
+        Self(Arc::new(Inner {
+            http,
+            probe,
+            elicitation,
+            health,
+        }))
+    }
+
+    async fn send(&self, request: Request<Bytes>) -> Result<Response, HttpError> {
+        match self.0.http.send(request).await {
+            Ok(response) => Ok(response),
+            Err(error) => {
+                if error.is_connect() {
+                    self.0.health.lose();
+                }
+                Err(StreamableHttpError::Client(error.into()))
+            }
+        }
+    }
+
+    async fn post(
+        &self,
+        message: &ClientJsonRpcMessage,
+        request: Request<Bytes>,
+        limits: Limits,
+    ) -> PostResult {
+        let session = request.headers().contains_key(SESSION);
+        let response = self.send(request).await?;
+        let status = response.status;
+        unauthorized(status, &response.headers)?;
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        if status == StatusCode::NOT_FOUND && session {
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        if !status.is_success() {
+            return failure(message, session, response, limits).await;
+        }
+        let expects_answer = matches!(message, ClientJsonRpcMessage::Request(_));
+        let id = header(&response.headers, &SESSION);
+        match media_type(&response.headers).as_deref() {
+            Some(EVENTS) if expects_answer => Ok(StreamableHttpPostResponse::Sse(
+                self.events(response.body, limits.event),
+                id,
+            )),
+            Some(JSON) if expects_answer => {
+                let body = response.body.bytes_within(limits.body).await.map_err(net)?;
+                match serde_json::from_slice(&body) {
+                    Ok(ServerJsonRpcMessage::Request(_)) => {
+                        Err(unexpected("a request in place of an answer"))
+                    }
+                    Ok(message) => Ok(StreamableHttpPostResponse::Json(message, id)),
+                    Err(error) => Err(unexpected(&error.to_string())),
+                }
+            }
+            // Whatever comes with a 2xx to a notification or an answer of ours: nothing in it is for us.
+            _ if !expects_answer => Ok(StreamableHttpPostResponse::Accepted),
+            other => Err(StreamableHttpError::UnexpectedContentType(
+                other.map(str::to_owned),
+            )),
+        }
+    }
+
+    /// `server/discover`, which a server of an older revision may answer in any way or not at all. The SDK falls back
+    /// to `initialize` on a JSON-RPC error alone and takes up nothing else before the answer, so every sign of an
+    /// older server becomes such an error here.
+    async fn probe(
+        &self,
+        message: &ClientJsonRpcMessage,
+        request: Request<Bytes>,
+        limits: Limits,
+    ) -> PostResult {
+        let exchange = async {
+            match self.post(message, request, limits).await? {
+                StreamableHttpPostResponse::Sse(mut events, _) => {
+                    while let Some(event) = events.next().await {
+                        let data = event?.data.unwrap_or_default();
+                        if let Ok(
+                            answer @ (ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_)),
+                        ) = serde_json::from_str(&data)
+                        {
+                            return Ok(StreamableHttpPostResponse::Json(answer, None));
+                        }
+                    }
+                    Ok(older(message, "the stream ended without an answer"))
+                }
+                StreamableHttpPostResponse::Accepted => Ok(older(message, "accepted without an answer")),
+                other => Ok(other),
+            }
+        };
+        match tokio::time::timeout(self.0.probe, exchange).await {
+            Ok(outcome) => outcome,
+            Err(_) => Ok(older(message, "no answer in time")),
+        }
+    }
+
+    fn events(&self, body: Body, max: usize) -> Events {
+        let elicitation = self.0.elicitation;
+        SseStream::from_bytes_stream(body.events(max))
+            .map(move |event| event.map(|event| screen(event, elicitation)))
+            .boxed()
+    }
+
+    /// Opens the notification stream; the SDK calls this again when it ended.
+    async fn stream(&self, request: Request<Bytes>, max: usize) -> Result<Events, HttpError> {
+        let health = &self.0.health;
+        let again = health.had_stream();
+        tokio::time::sleep(health.before_stream()).await;
+        let opened = self.open_stream(request, max).await;
+        match &opened {
+            Ok(_) => health.stream_opened(),
+            Err(StreamableHttpError::SessionExpired) if again => health.lose(),
+            Err(_) if again => health.stream_failed(),
+            Err(_) => {}
+        }
+        opened
+    }
+
+    async fn open_stream(&self, request: Request<Bytes>, max: usize) -> Result<Events, HttpError> {
+        let again = self.0.health.had_stream();
+        let response = self.send(request).await?;
+        let status = response.status;
+        unauthorized(status, &response.headers)?;
+        match (status, media_type(&response.headers)) {
+            (StatusCode::NOT_FOUND, _) if again => Err(StreamableHttpError::SessionExpired),
+            (StatusCode::METHOD_NOT_ALLOWED, _) => Err(StreamableHttpError::ServerDoesNotSupportSse),
+            // A server that has no such stream, and says so in another way than 405.
+            _ if status.is_client_error() && !again => Err(StreamableHttpError::ServerDoesNotSupportSse),
+            _ if !status.is_success() => Err(HttpStatusError::new(status.as_u16(), None).into()),
+            (_, Some(kind)) if kind == EVENTS => Ok(self.events(response.body, max)),
+            (_, kind) => Err(StreamableHttpError::UnexpectedContentType(kind)),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    event: usize,
+    body: usize,
+}
+
+type PostResult = Result<StreamableHttpPostResponse, HttpError>;
+
+impl StreamableHttpClient for Transport {
+    type Error = TransportError;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> PostResult {
+        let limits = StreamableHttpResponseLimits::default();
+        self.post_message_with_response_limits(uri, message, session_id, auth_header, custom_headers, limits)
+            .await
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+        max_sse_event_size: usize,
+    ) -> PostResult {
+        let mut limits = StreamableHttpResponseLimits::default();
+        limits.max_sse_event_size = max_sse_event_size;
+        self.post_message_with_response_limits(uri, message, session_id, auth_header, custom_headers, limits)
+            .await
+    }
+
+    async fn post_message_with_response_limits(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+        limits: StreamableHttpResponseLimits,
+    ) -> PostResult {
+        let limits = Limits {
+            event: limits.max_sse_event_size,
+            body: limits.max_json_response_size,
+        };
+        let body = serde_json::to_vec(&message)?;
+        let mut request = build(
+            Method::POST,
+            &uri,
+            session_id.as_deref(),
+            auth_header,
+            custom_headers,
+        )?;
+        request.headers_mut().insert(
+            ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        request
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        *request.body_mut() = Bytes::from(body);
+        request.extensions_mut().insert(replay(&message));
+        let outcome = match discover(&message) {
+            true => self.probe(&message, request, limits).await,
+            false => self.post(&message, request, limits).await,
+        };
+        outcome.inspect_err(|error| self.0.health.note(of_http(error)))
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), HttpError> {
+        let request = build(
+            Method::DELETE,
+            &uri,
+            Some(&session_id),
+            auth_header,
+            custom_headers,
+        )?;
+        let status = self.send(request).await?.status;
+        match status {
+            // The server keeps sessions to itself, or has forgotten this one.
+            StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_FOUND => Ok(()),
+            status if status.is_success() => Ok(()),
+            status => Err(HttpStatusError::new(status.as_u16(), None).into()),
+        }
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<Events, HttpError> {
+        let max = StreamableHttpResponseLimits::default().max_sse_event_size;
+        self.get_stream_with_max_sse_event_size(
+            uri,
+            session_id,
+            last_event_id,
+            auth_header,
+            custom_headers,
+            max,
+        )
+        .await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+        max_sse_event_size: usize,
+    ) -> Result<Events, HttpError> {
+        let mut request = build(
+            Method::GET,
+            &uri,
+            session_id.as_deref(),
+            auth_header,
+            custom_headers,
+        )?;
+        request
+            .headers_mut()
+            .insert(ACCEPT, HeaderValue::from_static(EVENTS));
+        if let Some(id) = last_event_id {
+            request.headers_mut().insert(LAST_EVENT, value(&id)?);
+        }
+        self.stream(request, max_sse_event_size).await
+    }
+}
+
+fn build(
+    method: Method,
+    uri: &str,
+    session: Option<&str>,
+    auth: Option<String>,
+    headers: HashMap<HeaderName, HeaderValue>,
+) -> Result<Request<Bytes>, HttpError> {
+    let mut request = Request::new(Bytes::new());
+    *request.method_mut() = method;
+    *request.uri_mut() = uri
+        .parse()
+        .map_err(|_| unexpected("the endpoint cannot be sent"))?;
+    request.headers_mut().extend(headers);
+    if let Some(session) = session {
+        request.headers_mut().insert(SESSION, value(session)?);
+    }
+    if let Some(token) = auth {
+        let mut bearer = value(&format!("Bearer {token}"))?;
+        bearer.set_sensitive(true);
+        request.headers_mut().insert(AUTHORIZATION, bearer);
+    }
+    Ok(request)
+}
+
+/// A tool call may have been carried out before its connection died; everything else may be sent twice.
+fn replay(message: &ClientJsonRpcMessage) -> Replay {
+    match message {
+        ClientJsonRpcMessage::Request(request)
+            if matches!(request.request, ClientRequest::CallToolRequest(_)) =>
+        {
+            Replay::Unsafe
+        }
+        _ => Replay::Safe,
+    }
+}
+
+fn discover(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, ClientJsonRpcMessage::Request(request)
+        if matches!(request.request, ClientRequest::DiscoverRequest(_)))
+}
+
+/// A server's request that nobody here handles loses its data; its id stays, so that a stream resumes after it.
+fn screen(event: Sse, elicitation: bool) -> Sse {
+    #[derive(Deserialize)]
+    struct Head<'a> {
+        #[serde(borrow)]
+        method: Option<Cow<'a, str>>,
+        id: Option<serde::de::IgnoredAny>,
+    }
+    let dropped = event.data.as_deref().is_some_and(|data| match serde_json::from_str(data) {
+        Ok(Head { method: Some(method), id: Some(_) }) => {
+            let handled = method == "ping" || (elicitation && method == "elicitation/create");
+            if !handled {
+                tracing::debug!(event = "mcp.request.dropped", method = %agentd_base::text::clip(&method, 64));
+            }
+            !handled
+        }
+        _ => false,
+    });
+    if dropped {
+        Sse { data: None, ..event }
+    } else {
+        event
+    }
+}
+
+/// 401 and 403, whatever their bodies say.
+fn unauthorized(status: StatusCode, headers: &HeaderMap) -> Result<(), HttpError> {
+    let challenge = header(headers, &WWW_AUTHENTICATE);
+    match (status, challenge) {
+        (StatusCode::UNAUTHORIZED, Some(challenge)) => Err(StreamableHttpError::AuthRequired(
+            AuthRequiredError::new(challenge),
+        )),
+        (StatusCode::FORBIDDEN, Some(challenge)) => {
+            let scope = challenge
+                .split_once("scope=\"")
+                .and_then(|(_, rest)| rest.split('"').next());
+            let scope = scope.map(str::to_owned);
+            Err(StreamableHttpError::InsufficientScope(
+                InsufficientScopeError::new(challenge, scope),
+            ))
+        }
+        (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, None) => Err(StreamableHttpError::Client(
+            TransportError::Unauthorized(status.as_u16()),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A status that is no success: a JSON-RPC error in it is the server's answer, anything else a fault of HTTP.
+async fn failure(
+    message: &ClientJsonRpcMessage,
+    session: bool,
+    response: Response,
+    limits: Limits,
+) -> PostResult {
+    let status = response.status;
+    let retry_after = header(&response.headers, &RETRY_AFTER);
+    let json = media_type(&response.headers).as_deref() == Some(JSON);
+    let slow_down = status == StatusCode::TOO_MANY_REQUESTS;
+    let body = match json && !slow_down {
+        true => response.body.bytes_within(limits.body).await.map_err(net)?,
+        false => Bytes::new(),
+    };
+    let error = match serde_json::from_slice(&body) {
+        Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
+        _ => None,
+    };
+    if status.is_client_error() && !slow_down && !session && discover(message) {
+        let error = error.map_or_else(
+            || ErrorData::invalid_request(format!("HTTP {status}"), None),
+            |e| e.error,
+        );
+        return Ok(answer(message, error));
+    }
+    match error {
+        Some(error) => Ok(StreamableHttpPostResponse::Json(
+            ServerJsonRpcMessage::Error(error),
+            None,
+        )),
+        None => Err(HttpStatusError::new(status.as_u16(), retry_after).into()),
+    }
+}
+
+/// The sign by which the SDK knows an older server.
+fn older(message: &ClientJsonRpcMessage, why: &'static str) -> StreamableHttpPostResponse {
+    answer(message, ErrorData::invalid_request(why, None))
+}
+
+/// An error under the id of the request: an older server cannot be trusted to repeat it.
+fn answer(message: &ClientJsonRpcMessage, error: ErrorData) -> StreamableHttpPostResponse {
+    let id = match message {
+        ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+        _ => None,
+    };
+    StreamableHttpPostResponse::Json(ServerJsonRpcMessage::error(error, id), None)
+}
+
+fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+/// The media type without its parameters, in lower case.
+fn media_type(headers: &HeaderMap) -> Option<String> {
+    let value = header(headers, &CONTENT_TYPE)?;
+    Some(
+        value
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase(),
+    )
+}
+
+fn value(text: &str) -> Result<HeaderValue, HttpError> {
+    HeaderValue::from_str(text).map_err(|_| unexpected("a session or event id that cannot be sent back"))
+}
+
+fn unexpected(what: &str) -> HttpError {
+    StreamableHttpError::UnexpectedServerResponse(Cow::Owned(what.to_owned()))
+}
+
+fn net(error: NetError) -> HttpError {
+    StreamableHttpError::Client(error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_handled_passes_the_screen() {
+        let passes = |data: &str, elicitation: bool| {
+            let event = Sse::default().id("7").data(data);
+            let screened = screen(event.clone(), elicitation);
+            assert_eq!(screened.id, event.id);
+            screened.data.is_some()
+        };
+        for method in ["roots/list", "sampling/createMessage", "tasks/get", "x/y"] {
+            let request = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"a":[1]}}}}"#);
+            assert!(!passes(&request, true), "{method}");
+        }
+        let elicitation = r#"{"jsonrpc":"2.0","id":"x","method":"elicitation\/create"}"#;
+        assert!(passes(elicitation, true));
+        assert!(!passes(elicitation, false));
+        for other in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{"method":"roots/list"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}"#,
+            "not json",
+            "",
+        ] {
+            assert!(passes(other, false), "{other}");
+        }
+    }
+}
