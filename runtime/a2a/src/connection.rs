@@ -1,15 +1,17 @@
 //! One connection from its first request to its end: what it may cost, and when it ends by itself: drain, age,
-//! idleness, a peer that is no longer listed.
+//! idleness, a peer that is revoked.
 
 use std::convert::Infallible;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use agentd_base::drain::Watch;
 use agentd_identity::SpiffeId;
-use hyper::body::Incoming;
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
@@ -17,12 +19,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::http::{App, handle};
 use crate::limit;
-use crate::listener::Authentication;
+use crate::server::{Bounds, Handler};
 
 /// How long a connection that was told to end may sit with nothing in flight.
-const LINGER: Duration = Duration::from_secs(5);
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// What was agreed in the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,110 +32,129 @@ pub(crate) enum Protocol {
     Http2,
 }
 
-/// Serves one connection to its end.
-pub(crate) async fn serve<I>(app: Arc<App>, peer: Option<SpiffeId>, io: I, protocol: Protocol, drain: Watch)
-where
-    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let activity = Arc::new(Activity::default());
-    let peer = Arc::new(peer);
-    let service = {
-        let (app, peer, activity) = (app.clone(), peer.clone(), activity.clone());
-        service_fn(move |request: http::Request<Incoming>| {
-            let (app, peer, guard) = (app.clone(), peer.clone(), activity.begin());
-            async move {
-                let response = handle(&app, peer.as_ref().as_ref(), request).await;
-                drop(guard);
-                Ok::<_, Infallible>(response)
+/// A connection whose peer is known.
+pub(crate) struct Connection<H> {
+    pub(crate) handler: H,
+    pub(crate) bounds: Bounds,
+    pub(crate) peer: Option<Arc<SpiffeId>>,
+    /// It could have shown a certificate and did not.
+    pub(crate) stranger: bool,
+}
+
+/// How long a connection may take for what.
+struct Time {
+    head: Duration,
+    idle: Duration,
+    age: Duration,
+    linger: Duration,
+}
+
+impl Time {
+    const KNOWN: Self = Self {
+        head: limit::HEAD,
+        idle: limit::IDLE,
+        age: limit::AGE,
+        linger: Duration::ZERO,
+    };
+    const STRANGER: Self = Self {
+        head: limit::IDLE_STRANGER,
+        idle: limit::IDLE_STRANGER,
+        age: limit::AGE_STRANGER,
+        linger: CLOSING,
+    };
+}
+
+impl<H: Handler> Connection<H> {
+    /// Serves it to its end.
+    pub(crate) async fn serve<I>(self, io: I, protocol: Protocol, drain: Watch)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self {
+            handler,
+            bounds,
+            peer,
+            stranger,
+        } = self;
+        let activity = Arc::new(Activity::default());
+        let service = {
+            let (handler, peer, activity) = (handler.clone(), peer.clone(), activity.clone());
+            service_fn(move |request: http::Request<Incoming>| {
+                let (handler, peer, guard) = (handler.clone(), peer.clone(), activity.begin());
+                async move {
+                    let response = handler.handle(peer, request).await;
+                    Ok::<_, Infallible>(response.map(|body| Tracked { body, _guard: guard }))
+                }
+            })
+        };
+        let time = if stranger {
+            Time::STRANGER
+        } else {
+            Time {
+                linger: bounds.linger,
+                ..Time::KNOWN
             }
-        })
-    };
-    let anonymous = peer.is_none();
-    let end = End {
-        app: &app,
-        peer: peer.as_ref().as_ref(),
-        activity: &activity,
-    };
-    let io = TokioIo::new(io);
-    match protocol {
-        Protocol::Http1 => {
-            let connection = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(if anonymous {
-                    limit::IDLE_ANONYMOUS
-                } else {
-                    limit::HEAD
-                })
-                .max_buf_size(limit::HEAD_BYTES)
-                .max_header_size(limit::HEAD_BYTES)
-                .max_headers(limit::HEADERS)
-                .serve_connection(io, service);
-            end.drive(connection, drain).await;
-        }
-        Protocol::Http2 => {
-            let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-                .timer(TokioTimer::new())
-                .max_concurrent_streams(limit::STREAMS)
-                .max_header_list_size(limit::HEAD_BYTES as u32)
-                .initial_connection_window_size(limit::WINDOW)
-                .initial_stream_window_size(limit::WINDOW)
-                .keep_alive_interval(limit::PING)
-                .keep_alive_timeout(limit::PONG)
-                .serve_connection(io, service);
-            end.drive(connection, drain).await;
+        };
+        let end = End {
+            revoked: handler.revoked(peer),
+            activity: &activity,
+            time,
+        };
+        let io = TokioIo::new(io);
+        match protocol {
+            Protocol::Http1 => {
+                let connection = hyper::server::conn::http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(end.time.head)
+                    .max_buf_size(limit::HEAD_BYTES)
+                    .max_header_size(limit::HEAD_BYTES)
+                    .max_headers(limit::HEADERS)
+                    .serve_connection(io, service);
+                end.drive(connection, drain).await;
+            }
+            Protocol::Http2 => {
+                let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                    .timer(TokioTimer::new())
+                    .max_concurrent_streams(bounds.streams)
+                    .max_header_list_size(limit::HEAD_BYTES as u32)
+                    .initial_connection_window_size(limit::WINDOW)
+                    .initial_stream_window_size(limit::WINDOW)
+                    .keep_alive_interval(limit::PING)
+                    .keep_alive_timeout(limit::PONG)
+                    .serve_connection(io, service);
+                end.drive(connection, drain).await;
+            }
         }
     }
 }
 
 /// What ends a connection.
-struct End<'a> {
-    app: &'a App,
-    peer: Option<&'a SpiffeId>,
+struct End<'a, R> {
+    revoked: R,
     activity: &'a Activity,
+    time: Time,
 }
 
-impl End<'_> {
+impl<R: Future<Output = ()>> End<'_, R> {
     async fn drive<C: GracefulConnection>(self, connection: C, mut drain: Watch) {
         let mut connection = pin!(connection);
-        let mut unlisted = pin!(self.unlisted());
-        let age = Instant::now() + limit::AGE;
-        let mut idle = if self.peer.is_some() {
-            limit::IDLE
-        } else {
-            limit::IDLE_ANONYMOUS
-        };
+        let mut revoked = pin!(self.revoked);
+        let mut clock = pin!(sleep_until(Instant::now() + self.time.age));
+        let mut idle = self.time.idle;
         let mut ending = false;
         loop {
             tokio::select! {
                 _ = connection.as_mut() => return,
-                () = &mut unlisted => {
-                    tracing::info!(event = "a2a.denied", reason = "PRINCIPAL_REMOVED", "connection closed");
-                    return;
-                }
+                () = revoked.as_mut() => return,
                 () = drain.signaled(), if !ending => {}
-                () = sleep_until(age), if !ending => {}
-                () = self.activity.idle(idle) => {
-                    if ending {
-                        return;
-                    }
-                }
+                () = clock.as_mut() => if ending { return },
+                () = self.activity.idle(idle) => if ending { return },
             }
             ending = true;
-            idle = LINGER;
+            idle = CLOSING;
+            clock.as_mut().reset(Instant::now() + self.time.linger);
             connection.as_mut().graceful_shutdown();
         }
-    }
-
-    /// Resolves when the peer was listed and no longer is.
-    async fn unlisted(&self) {
-        if let (Authentication::Principals(current), Some(peer)) = (&self.app.authentication, self.peer) {
-            let mut current = current.clone();
-            let listed = |current: &std::sync::Arc<crate::Principals>| current.caller(peer).is_some();
-            if current.wait_for(listed).await.is_ok() && current.wait_for(|now| !listed(now)).await.is_ok() {
-                return;
-            }
-        }
-        std::future::pending().await
     }
 }
 
@@ -173,6 +193,32 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
         self.0.changed.notify_one();
+    }
+}
+
+/// A body that keeps its request in flight until it has been sent, a stream to its last byte.
+struct Tracked<B> {
+    body: B,
+    _guard: InFlight,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Tracked<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -16,6 +16,7 @@ pub mod listener;
 mod message;
 pub mod operation;
 mod rpc;
+pub mod server;
 pub mod service;
 mod throttle;
 pub mod tls;

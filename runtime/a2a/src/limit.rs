@@ -1,4 +1,4 @@
-//! The bounds of the listener. Each says why it is what it is.
+//! The bounds of connections and requests. Each says why it is what it is.
 
 use std::time::Duration;
 
@@ -20,13 +20,18 @@ pub const HEAD: Duration = Duration::from_secs(30);
 pub const BODY: Duration = Duration::from_secs(30);
 /// A connection without a request in flight is closed after this time.
 pub const IDLE: Duration = Duration::from_secs(120);
-/// The same, and [`HEAD`], for a connection without a client certificate: it is there for the card only.
-pub const IDLE_ANONYMOUS: Duration = Duration::from_secs(10);
+/// The same, and [`HEAD`], for a TLS connection without a client certificate: it is there for the card only.
+pub const IDLE_STRANGER: Duration = Duration::from_secs(10);
+/// The whole life of such a connection, whatever it does.
+pub const AGE_STRANGER: Duration = Duration::from_secs(60);
 /// What one HTTP/2 connection may have sent and we have not read: strangers may fill it, so it is small.
 pub const WINDOW: u32 = 256 * 1024;
 /// A connection is ended in good order after this time, so that what was verified in its handshake (dates, chain) is
 /// verified again.
 pub const AGE: Duration = Duration::from_secs(3600);
+/// What is in flight on a connection that has reached its age may take this long: a turn at its default limit, whose
+/// caller waits for the answer.
+pub const LINGER: Duration = Duration::from_secs(3600);
 /// HTTP/2 pings find a peer that is gone without saying so.
 pub const PING: Duration = Duration::from_secs(30);
 /// How long a ping may stay unanswered.

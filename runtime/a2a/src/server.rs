@@ -1,0 +1,206 @@
+//! The accept loop of every port we serve: A2A, the bridge, the admin port. A handshake runs on its connection's own
+//! task with a deadline, so a slow one keeps nobody waiting; the number of connections is bounded; a drain stops the
+//! accepting and waits for what is in flight. It does not know what is served.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use agentd_base::drain::Watch;
+use agentd_identity::SpiffeId;
+use agentd_identity::tls::peer_id;
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use rustls::ServerConfig;
+use rustls::server::NoServerSessionStorage;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+use crate::connection::{Connection, Protocol};
+use crate::limit;
+use crate::throttle::Throttle;
+
+/// After a failed accept (no file descriptor left): long enough for one to be freed, short enough not to be felt.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// In order of preference.
+const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// Answers requests. Cheap to clone.
+pub trait Handler: Clone + Send + Sync + 'static {
+    /// The body of an answer: some bytes, or a stream. A request is in flight until it has ended.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Unpin
+        + Send
+        + 'static;
+
+    /// One request of a peer; `None` without a certificate, or without TLS.
+    fn handle(
+        &self,
+        peer: Option<Arc<SpiffeId>>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+
+    /// Resolves when an open connection of this peer must end at once, whatever is in flight; else never.
+    fn revoked(&self, peer: Option<Arc<SpiffeId>>) -> impl Future<Output = ()> + Send;
+}
+
+/// What a server may cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Connections at once; more are closed at once.
+    pub connections: usize,
+    /// Requests at once on one HTTP/2 connection.
+    pub streams: u32,
+    /// What is in flight on a connection that has reached its age ([`limit::AGE`]) may take this long.
+    pub linger: Duration,
+}
+
+/// A bound port that does not serve yet.
+pub struct Server {
+    name: &'static str,
+    socket: TcpListener,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    bounds: Bounds,
+}
+
+impl Server {
+    /// Binds; port 0 takes a free one. Without `tls` it is plain http. `name` is the first word of its log events.
+    ///
+    /// # Errors
+    /// When the address is taken or not ours.
+    pub async fn bind(
+        name: &'static str,
+        address: SocketAddr,
+        tls: Option<ServerConfig>,
+        bounds: Bounds,
+    ) -> std::io::Result<Self> {
+        let socket = TcpListener::bind(address).await?;
+        let address = socket.local_addr()?;
+        Ok(Self {
+            name,
+            socket,
+            address,
+            tls: tls.map(acceptor),
+            bounds,
+        })
+    }
+
+    /// The address with its real port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until the drain begins. What is in flight then goes on; each connection holds a clone of `drain`.
+    pub async fn serve(self, handler: impl Handler, mut drain: Watch) {
+        let slots = Arc::new(Semaphore::new(self.bounds.connections));
+        let shared = Arc::new(Shared {
+            name: self.name,
+            tls: self.tls,
+            bounds: self.bounds,
+            handler,
+            handshakes: Throttle::default(),
+        });
+        let full = Throttle::default();
+        tracing::info!(event = format!("{}.listen", self.name), address = %self.address, tls = shared.tls.is_some());
+        loop {
+            let accepted = tokio::select! {
+                () = drain.signaled() => return,
+                accepted = self.socket.accept() => accepted,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(event = format!("{}.conn", self.name), err = %error, "accept failed");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let Ok(slot) = slots.clone().try_acquire_owned() else {
+                if let Some(left_out) = full.pass(Instant::now()) {
+                    let limit = self.bounds.connections;
+                    tracing::warn!(
+                        event = format!("{}.conn", self.name),
+                        limit,
+                        left_out,
+                        "too many connections"
+                    );
+                }
+                continue;
+            };
+            let (shared, drain) = (shared.clone(), drain.clone());
+            tokio::spawn(async move {
+                shared.take(stream, drain).await;
+                drop(slot);
+            });
+        }
+    }
+}
+
+/// What every connection's task needs.
+struct Shared<H> {
+    name: &'static str,
+    tls: Option<TlsAcceptor>,
+    bounds: Bounds,
+    handler: H,
+    handshakes: Throttle,
+}
+
+impl<H: Handler> Shared<H> {
+    async fn take(&self, stream: TcpStream, mut drain: Watch) {
+        // Answers are small: they should not wait for an acknowledgement.
+        let _ = stream.set_nodelay(true);
+        let connection = |peer, stranger| Connection {
+            handler: self.handler.clone(),
+            bounds: self.bounds,
+            peer,
+            stranger,
+        };
+        let Some(acceptor) = &self.tls else {
+            return connection(None, false)
+                .serve(stream, Protocol::Http1, drain)
+                .await;
+        };
+        let handshake = tokio::select! {
+            () = drain.signaled() => return,
+            handshake = tokio::time::timeout(limit::HANDSHAKE, acceptor.accept(stream)) => handshake,
+        };
+        let stream = match handshake {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return self.failed(&error.to_string()),
+            Err(_) => return self.failed("the handshake took too long"),
+        };
+        let (_, session) = stream.get_ref();
+        let peer = peer_id(session).map(Arc::new);
+        let protocol = if session.alpn_protocol() == Some(b"h2") {
+            Protocol::Http2
+        } else {
+            Protocol::Http1
+        };
+        let stranger = peer.is_none();
+        connection(peer, stranger).serve(stream, protocol, drain).await;
+    }
+
+    fn failed(&self, problem: &str) {
+        if let Some(left_out) = self.handshakes.pass(Instant::now()) {
+            let problem = agentd_base::text::clip(problem, agentd_base::limit::MESSAGE_CHARS);
+            tracing::warn!(
+                event = format!("{}.tls", self.name),
+                err = problem,
+                left_out,
+                "handshake failed"
+            );
+        }
+    }
+}
+
+/// A resumed session would skip the verification of the client's certificate: there is none.
+fn acceptor(mut config: ServerConfig) -> TlsAcceptor {
+    config.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    TlsAcceptor::from(Arc::new(config))
+}
