@@ -76,3 +76,50 @@ impl Principals {
         self.by_id.get(id.to_string().as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALICE: &str = "spiffe://td/ns/a/sa/alice";
+
+    fn entry(name: &str, spiffe_id: &str, role: Role) -> Principal {
+        Principal {
+            name: name.into(),
+            spiffe_id: spiffe_id.into(),
+            role,
+        }
+    }
+
+    #[test]
+    fn a_caller_gets_the_union_of_the_entries_that_name_exactly_its_id() {
+        let principals = Principals::new(&[
+            entry("one", ALICE, Role::Agent),
+            entry("two", ALICE, Role::User),
+            entry("admin", "spiffe://td/ns/a/sa/admin", Role::Operator),
+        ]);
+        let alice = principals.caller(&ALICE.parse().unwrap()).unwrap();
+        assert_eq!(
+            (alice.key(), alice.names()),
+            (ALICE, ["one".to_owned(), "two".to_owned()].as_slice())
+        );
+        assert!(alice.has_role(Role::Agent) && alice.has_role(Role::User) && !alice.has_role(Role::Operator));
+        assert!(alice.may_see(ALICE) && !alice.may_see("spiffe://td/ns/a/sa/admin"));
+        let admin = principals
+            .caller(&"spiffe://td/ns/a/sa/admin".parse().unwrap())
+            .unwrap();
+        assert!(admin.may_see(ALICE));
+        for other in [
+            "spiffe://td/ns/a/sa/alice2",
+            "spiffe://td/ns/a/sa/alic",
+            "spiffe://other/ns/a/sa/alice",
+        ] {
+            assert_eq!(principals.caller(&other.parse().unwrap()), None, "{other}");
+        }
+        assert_eq!(
+            Principals::default().caller(&ALICE.parse().unwrap()),
+            None,
+            "nobody by default"
+        );
+    }
+}

@@ -6,13 +6,14 @@ use std::time::Instant;
 
 use agentd_identity::SpiffeId;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Body;
 use serde_json::Value;
 use tracing::Instrument as _;
 
-use crate::caller::{Caller, Principals};
+use crate::access::{Refusal, authorise};
+use crate::caller::Caller;
 use crate::card::{CACHE_CONTROL, Card, WELL_KNOWN};
 use crate::fault::{Fault, refusal_body};
 use crate::listener::Authentication;
@@ -21,8 +22,6 @@ use crate::service::{Service, ServiceError};
 use crate::throttle::Throttle;
 use crate::{limit, message, rpc, wire};
 
-/// The challenge of a 401: no registered scheme stands for a client certificate; the name is that of OpenAPI.
-const CHALLENGE: &str = "mutualTLS";
 const JSON: &str = "application/json";
 
 /// What all connections share.
@@ -31,25 +30,6 @@ pub(crate) struct App {
     pub(crate) card: Arc<Card>,
     pub(crate) authentication: Authentication,
     pub(crate) denials: Throttle,
-}
-
-/// A refusal below JSON-RPC.
-struct Refusal {
-    status: StatusCode,
-    reason: &'static str,
-    message: &'static str,
-    header: Option<(header::HeaderName, &'static str)>,
-}
-
-impl Refusal {
-    const fn new(status: StatusCode, reason: &'static str, message: &'static str) -> Self {
-        Self {
-            status,
-            reason,
-            message,
-            header: None,
-        }
-    }
 }
 
 /// Answers one request.
@@ -66,7 +46,7 @@ where
     let outcome = if route(head.uri.path(), app.card.base_path()) == Route::Card {
         card(&app.card, &head.method, &head.headers)
     } else {
-        match authorise(app, peer, &head.headers, &head.uri) {
+        match authorise(&app.authentication, peer, &head.headers, &head.uri) {
             Ok(caller) => call(app, caller, &head, body).await,
             Err(refusal) => {
                 denied(app, peer, &refusal);
@@ -128,52 +108,6 @@ fn card(card: &Card, method: &Method, headers: &HeaderMap) -> Result<Response<Fu
         .headers_mut()
         .insert(header::CACHE_CONTROL, HeaderValue::from_static(CACHE_CONTROL));
     Ok(response)
-}
-
-fn authorise(app: &App, peer: Option<&SpiffeId>, headers: &HeaderMap, uri: &Uri) -> Result<Caller, Refusal> {
-    match &app.authentication {
-        Authentication::Dev if is_for_loopback(headers, uri) => Ok(Caller::dev()),
-        Authentication::Dev => Err(Refusal::new(
-            StatusCode::FORBIDDEN,
-            "HOST_NOT_ALLOWED",
-            "a listener in development mode answers to localhost only",
-        )),
-        Authentication::Principals(current) => match_principal(&current.borrow(), peer),
-    }
-}
-
-fn match_principal(principals: &Principals, peer: Option<&SpiffeId>) -> Result<Caller, Refusal> {
-    let Some(peer) = peer else {
-        return Err(Refusal {
-            header: Some((header::WWW_AUTHENTICATE, CHALLENGE)),
-            ..Refusal::new(
-                StatusCode::UNAUTHORIZED,
-                "CLIENT_CERTIFICATE_REQUIRED",
-                "present a client certificate with a SPIFFE ID of this agent's trust domain",
-            )
-        });
-    };
-    principals.caller(peer).cloned().ok_or(Refusal::new(
-        StatusCode::FORBIDDEN,
-        "PRINCIPAL_NOT_LISTED",
-        "no principal of this agent matches the SPIFFE ID in the client certificate",
-    ))
-}
-
-/// In development mode every caller is an operator, so a web page whose name was pointed at this machine must not be
-/// one: the name that it was reached by has to be local.
-fn is_for_loopback(headers: &HeaderMap, uri: &Uri) -> bool {
-    let authority = uri.authority().map(|authority| authority.as_str().to_owned());
-    let host = authority.or_else(|| headers.get(header::HOST)?.to_str().ok().map(str::to_owned));
-    let Some(url) = host.and_then(|host| url::Url::parse(&format!("http://{host}/")).ok()) else {
-        return false;
-    };
-    match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
-    }
 }
 
 async fn call<B>(
@@ -262,14 +196,14 @@ async fn dispatch(app: &App, caller: Caller, operation: Operation, params: Value
 /// What the caller is told; what it is not told goes to the log.
 fn told(error: &ServiceError) -> Fault {
     if matches!(error, ServiceError::Unavailable(_) | ServiceError::Internal(_)) {
-        tracing::error!(event = "a2a.failed", error = %error);
+        tracing::error!(event = "a2a.failed", err = %error);
     }
     Fault::from(error)
 }
 
 fn to_value(result: &impl serde::Serialize) -> Result<Value, Fault> {
     serde_json::to_value(result).map_err(|error| {
-        tracing::error!(event = "a2a.task.encode.fail", error = %error);
+        tracing::error!(event = "a2a.task.encode.fail", err = %error);
         Fault::internal()
     })
 }
@@ -384,36 +318,6 @@ mod tests {
         ] {
             assert_eq!(route(path, base), expected, "{path} below {base}");
         }
-    }
-
-    #[test]
-    fn development_mode_answers_to_local_names_only() {
-        let for_loopback = |host: &str| {
-            let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_str(host).unwrap())]);
-            is_for_loopback(&headers, &Uri::from_static("/"))
-        };
-        for host in [
-            "localhost",
-            "localhost:8443",
-            "127.0.0.1:1",
-            "127.8.8.8",
-            "[::1]:8443",
-            "x.localhost",
-        ] {
-            assert!(for_loopback(host), "{host}");
-        }
-        for host in [
-            "evil.example",
-            "localhost.evil.example",
-            "10.0.0.1",
-            "[::2]",
-            "",
-            "a b",
-            "127.0.0.1@evil.example",
-        ] {
-            assert!(!for_loopback(host), "{host}");
-        }
-        assert!(!is_for_loopback(&HeaderMap::new(), &Uri::from_static("/")));
     }
 
     #[test]

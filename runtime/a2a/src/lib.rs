@@ -5,6 +5,7 @@
 //! from the official crate and are re-exported as [`wire`]. What a message does is none of this crate's business: it
 //! is behind [`Service`].
 
+mod access;
 pub mod caller;
 pub mod card;
 pub mod client;

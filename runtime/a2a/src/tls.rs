@@ -105,7 +105,7 @@ impl PemFiles {
             match load(&self.cert, &self.key) {
                 Ok(pair) => loaded.pair = pair,
                 Err(error) => {
-                    tracing::warn!(event = "a2a.tls", error = %error, "kept the certificate before")
+                    tracing::warn!(event = "a2a.tls", err = %error, "kept the certificate before")
                 }
             }
             loaded.stamp = now;

@@ -83,7 +83,7 @@ fn commit(connection: &mut Connection, file: &Path, group: Vec<Job>) {
             }
         }
         Err(error) => {
-            tracing::error!(event = "store.put.fail", error = %sqlite(&error, file), batches = group.len());
+            tracing::error!(event = "store.put.fail", err = %sqlite(&error, file), batches = group.len());
             for job in group {
                 let _ = job.done.send(Err(sqlite(&error, file)));
             }

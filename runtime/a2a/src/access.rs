@@ -1,0 +1,118 @@
+//! Whether a request is let in, and as whom. Pure: it reads the principals of the moment and decides.
+
+use agentd_identity::SpiffeId;
+use http::{HeaderMap, StatusCode, Uri, header};
+
+use crate::caller::{Caller, Principals};
+use crate::listener::Authentication;
+
+/// The challenge of a 401: no registered scheme stands for a client certificate; the name is that of OpenAPI.
+const CHALLENGE: &str = "mutualTLS";
+
+/// A refusal below JSON-RPC.
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) reason: &'static str,
+    pub(crate) message: &'static str,
+    pub(crate) header: Option<(header::HeaderName, &'static str)>,
+}
+
+impl Refusal {
+    pub(crate) const fn new(status: StatusCode, reason: &'static str, message: &'static str) -> Self {
+        Self {
+            status,
+            reason,
+            message,
+            header: None,
+        }
+    }
+}
+
+/// Who the caller is, by the principals of this moment.
+pub(crate) fn authorise(
+    authentication: &Authentication,
+    peer: Option<&SpiffeId>,
+    headers: &HeaderMap,
+    uri: &Uri,
+) -> Result<Caller, Refusal> {
+    match authentication {
+        Authentication::Dev if is_for_loopback(headers, uri) => Ok(Caller::dev()),
+        Authentication::Dev => Err(Refusal::new(
+            StatusCode::FORBIDDEN,
+            "HOST_NOT_ALLOWED",
+            "a listener in development mode answers to localhost only",
+        )),
+        Authentication::Principals(current) => match_principal(&current.borrow(), peer),
+    }
+}
+
+fn match_principal(principals: &Principals, peer: Option<&SpiffeId>) -> Result<Caller, Refusal> {
+    let Some(peer) = peer else {
+        return Err(Refusal {
+            header: Some((header::WWW_AUTHENTICATE, CHALLENGE)),
+            ..Refusal::new(
+                StatusCode::UNAUTHORIZED,
+                "CLIENT_CERTIFICATE_REQUIRED",
+                "present a client certificate with a SPIFFE ID of this agent's trust domain",
+            )
+        });
+    };
+    principals.caller(peer).cloned().ok_or(Refusal::new(
+        StatusCode::FORBIDDEN,
+        "PRINCIPAL_NOT_LISTED",
+        "no principal of this agent matches the SPIFFE ID in the client certificate",
+    ))
+}
+
+/// In development mode every caller is an operator, so a web page whose name was pointed at this machine must not be
+/// one: the name that it was reached by has to be local.
+fn is_for_loopback(headers: &HeaderMap, uri: &Uri) -> bool {
+    let authority = uri.authority().map(|authority| authority.as_str().to_owned());
+    let host = authority.or_else(|| headers.get(header::HOST)?.to_str().ok().map(str::to_owned));
+    let Some(url) = host.and_then(|host| url::Url::parse(&format!("http://{host}/")).ok()) else {
+        return false;
+    };
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn development_mode_answers_to_local_names_only() {
+        let for_loopback = |host: &str| {
+            let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_str(host).unwrap())]);
+            is_for_loopback(&headers, &Uri::from_static("/"))
+        };
+        for host in [
+            "localhost",
+            "localhost:8443",
+            "127.0.0.1:1",
+            "127.8.8.8",
+            "[::1]:8443",
+            "x.localhost",
+        ] {
+            assert!(for_loopback(host), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "10.0.0.1",
+            "[::2]",
+            "",
+            "a b",
+            "127.0.0.1@evil.example",
+        ] {
+            assert!(!for_loopback(host), "{host}");
+        }
+        assert!(!is_for_loopback(&HeaderMap::new(), &Uri::from_static("/")));
+    }
+}
