@@ -1,0 +1,304 @@
+//! The transcript of a conversation. A call and its result are one value, so that neither can be there without the
+//! other; what is loaded is repaired first. Whatever happened to it, [`Transcript::messages`] is what providers take:
+//! it begins with the caller, every call is answered at once, ids are unique, names are provider-safe.
+
+use std::collections::BTreeSet;
+
+use agentd_llm::{Arguments, Block, Message, ToolCall, ToolResult};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::router::Observation;
+
+/// The form that is written. A higher one is of a newer program.
+const VERSION: u64 = 1;
+/// Function names of every provider.
+const NAME_CHARS: usize = 64;
+/// Ids of calls of every provider.
+const ID_CHARS: usize = 40;
+/// Stands where a result was lost.
+const LOST: &str = "ERROR: the result of this call was lost; it may have been carried out";
+
+/// A conversation.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Transcript {
+    items: Vec<Item>,
+}
+
+/// What one side said. Items of one kind never follow each other unless the first holds calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Item {
+    User(String),
+    Round(Vec<Piece>),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Piece {
+    Text(String),
+    Call(Answered),
+}
+
+/// A call with its result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Answered {
+    id: String,
+    name: String,
+    arguments: Arguments,
+    #[serde(default = "lost")]
+    result: Observation,
+}
+
+fn lost() -> Observation {
+    Observation::error(LOST)
+}
+
+/// What a transcript was made of, and what had to be mended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// The transcript.
+    pub transcript: Transcript,
+    /// One line each, for the log; empty when nothing was mended.
+    pub repairs: Vec<String>,
+}
+
+impl Transcript {
+    /// From what was stored: `Null` is an empty one. What cannot be read is left out, never an error.
+    pub fn load(stored: Value) -> Loaded {
+        let mut repairs = Vec::new();
+        let items = match stored {
+            Value::Null => Vec::new(),
+            Value::Object(mut object) => {
+                let version = object.get("version").and_then(Value::as_u64);
+                if version != Some(VERSION) {
+                    repairs.push("it is of another version".to_owned());
+                }
+                match object.remove("items") {
+                    Some(Value::Array(items)) => items,
+                    _ => {
+                        repairs.push("it holds no list of items".to_owned());
+                        Vec::new()
+                    }
+                }
+            }
+            _ => {
+                repairs.push("it is no transcript".to_owned());
+                Vec::new()
+            }
+        };
+        let mut transcript = Self::default();
+        for (index, item) in items.into_iter().enumerate() {
+            let incomplete = item.pointer("/round").is_some_and(lacks_result);
+            match serde_json::from_value(item) {
+                Ok(item) => {
+                    let mended = transcript.push(item);
+                    if mended || incomplete {
+                        repairs.push(format!("item {index} was mended"));
+                    }
+                }
+                Err(_) => repairs.push(format!("item {index} was left out")),
+            }
+        }
+        Loaded { transcript, repairs }
+    }
+
+    /// The caller said something.
+    pub fn push_user(&mut self, text: impl Into<String>) {
+        self.push(Item::User(text.into()));
+    }
+
+    /// The model said something, and every call of it has its result. Not kept where no caller spoke before, since no
+    /// provider takes that.
+    pub(crate) fn push_round(&mut self, said: Vec<(Block, Option<Observation>)>) {
+        let pieces = said.into_iter().map(|(block, result)| match block {
+            Block::Text(text) => Piece::Text(text),
+            Block::ToolCall(ToolCall { id, name, arguments }) => Piece::Call(Answered {
+                id,
+                name,
+                arguments,
+                result: result.unwrap_or_else(lost),
+            }),
+        });
+        let round = Item::Round(pieces.collect());
+        self.push(round);
+    }
+
+    /// Adds an item so that the invariants hold; true when it was not as it should be.
+    fn push(&mut self, item: Item) -> bool {
+        match item {
+            Item::User(text) => {
+                if let Some(Item::User(last)) = self.items.last_mut() {
+                    last.push_str("\n\n");
+                    last.push_str(&text);
+                } else {
+                    self.items.push(Item::User(text));
+                }
+                false
+            }
+            Item::Round(pieces) => self.push_pieces(pieces),
+        }
+    }
+
+    fn push_pieces(&mut self, pieces: Vec<Piece>) -> bool {
+        let mut ids: BTreeSet<String> = self.calls().map(|call| call.id.clone()).collect();
+        let given = pieces.len();
+        let mut mended = false;
+        let mut kept = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) if text.is_empty() => {}
+                Piece::Text(text) => kept.push(Piece::Text(text)),
+                Piece::Call(mut call) => {
+                    mended |= call.mend(&mut ids);
+                    kept.push(Piece::Call(call));
+                }
+            }
+        }
+        mended |= kept.len() != given;
+        match self.items.last_mut() {
+            None => mended = true,
+            _ if kept.is_empty() => {}
+            // Two answers in a row are one, unless results stand between them.
+            Some(Item::Round(last)) if !last.iter().any(|piece| matches!(piece, Piece::Call(_))) => {
+                last.extend(kept);
+                mended = true;
+            }
+            Some(_) => self.items.push(Item::Round(kept)),
+        }
+        mended
+    }
+
+    fn calls(&self) -> impl Iterator<Item = &Answered> {
+        let pieces = self.items.iter().flat_map(|item| match item {
+            Item::Round(pieces) => pieces.as_slice(),
+            Item::User(_) => &[],
+        });
+        pieces.filter_map(|piece| match piece {
+            Piece::Call(call) => Some(call),
+            Piece::Text(_) => None,
+        })
+    }
+
+    /// As a model is told.
+    pub fn messages(&self) -> Vec<Message> {
+        let mut messages = Vec::new();
+        for item in &self.items {
+            match item {
+                Item::User(text) => messages.push(Message::User(text.clone())),
+                Item::Round(pieces) => {
+                    messages.push(Message::Assistant(pieces.iter().map(Piece::block).collect()));
+                    let results: Vec<_> = pieces.iter().filter_map(Piece::result).collect();
+                    if !results.is_empty() {
+                        messages.push(Message::Results(results));
+                    }
+                }
+            }
+        }
+        messages
+    }
+
+    /// Whether nothing was said yet.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+}
+
+impl Serialize for Transcript {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Stored<'a> {
+            version: u64,
+            items: &'a [Item],
+        }
+        Stored {
+            version: VERSION,
+            items: &self.items,
+        }
+        .serialize(serializer)
+    }
+}
+
+/// As [`Transcript::load`], without the notes.
+impl<'de> Deserialize<'de> for Transcript {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(|value| Self::load(value).transcript)
+    }
+}
+
+impl Answered {
+    /// A name that providers take, and an id that nothing else has; true when they were not so.
+    fn mend(&mut self, ids: &mut BTreeSet<String>) -> bool {
+        let mut mended = false;
+        let name = provider_safe(&self.name);
+        if name != self.name {
+            self.name = name;
+            mended = true;
+        }
+        let usable = |id: &str| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+            !id.is_empty() && id.len() <= ID_CHARS && id.bytes().all(plain)
+        };
+        if !usable(&self.id) || ids.contains(&self.id) {
+            // Some number up to the count of ids and one is free.
+            let mut number = ids.len();
+            while ids.contains(&format!("call_{number}")) {
+                number += 1;
+            }
+            self.id = format!("call_{number}");
+            mended = true;
+        }
+        ids.insert(self.id.clone());
+        mended
+    }
+}
+
+impl Piece {
+    fn block(&self) -> Block {
+        match self {
+            Self::Text(text) => Block::Text(text.clone()),
+            Self::Call(call) => Block::ToolCall(ToolCall {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                arguments: call.arguments.clone(),
+            }),
+        }
+    }
+
+    fn result(&self) -> Option<ToolResult> {
+        match self {
+            Self::Text(_) => None,
+            Self::Call(call) => Some(ToolResult {
+                call_id: call.id.clone(),
+                content: call.result.text.clone(),
+                is_error: call.result.is_error,
+            }),
+        }
+    }
+}
+
+/// `^[a-zA-Z0-9_-]{1,64}$`: a model may write any name, and providers refuse a conversation that repeats it.
+fn provider_safe(name: &str) -> String {
+    let safe = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
+            c
+        } else {
+            '_'
+        }
+    };
+    let name: String = name.chars().take(NAME_CHARS).map(safe).collect();
+    if name.is_empty() {
+        "unnamed".to_owned()
+    } else {
+        name
+    }
+}
+
+fn lacks_result(pieces: &Value) -> bool {
+    let calls = pieces
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|piece| piece.get("call"));
+    calls.filter(|call| call.get("result").is_none()).count() > 0
+}

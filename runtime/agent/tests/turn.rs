@@ -1,0 +1,386 @@
+//! The turn with a scripted model and scripted tools: what it asks, what it carries out, and how it ends.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use agentd_agent::{
+    Observation, ServerNote, Status, ToolRunner, Transcript, TurnInput, TurnLimits, TurnOutcome, turn,
+};
+use agentd_base::class::exit;
+use agentd_llm::{
+    Arguments, Block, CallContext, Message, Model, ModelError, ModelReply, ModelRequest, Stop, ToolCall,
+    ToolResult, ToolSpec, Usage,
+};
+use async_trait::async_trait;
+use serde_json::{Map, json};
+use tokio_util::sync::CancellationToken;
+
+/// Answers in order; hangs when there are no more.
+#[derive(Default)]
+struct Scripted {
+    answers: Mutex<VecDeque<Result<ModelReply, ModelError>>>,
+    asked: Mutex<Vec<ModelRequest>>,
+}
+
+#[async_trait]
+impl Model for Scripted {
+    async fn complete(&self, request: &ModelRequest, _: &CallContext) -> Result<ModelReply, ModelError> {
+        self.asked.lock().unwrap().push(request.clone());
+        let next = self.answers.lock().unwrap().pop_front();
+        match next {
+            Some(answer) => answer,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Echoes the name; `slow` hangs, `fail` fails, `cancel` cancels the turn while it runs.
+#[derive(Default)]
+struct Tools {
+    called: Mutex<Vec<(String, u32)>>,
+    cancel: CancellationToken,
+}
+
+#[async_trait]
+impl ToolRunner for Tools {
+    async fn call(&self, call: &ToolCall, ordinal: u32) -> Observation {
+        self.called.lock().unwrap().push((call.name.clone(), ordinal));
+        match call.name.as_str() {
+            "slow" => std::future::pending().await,
+            "fail" => Observation::error("it broke"),
+            "cancel" => {
+                self.cancel.cancel();
+                std::future::pending().await
+            }
+            name => Observation::result(format!("{name} done")),
+        }
+    }
+}
+
+fn says(text: &str) -> Result<ModelReply, ModelError> {
+    Ok(reply(vec![Block::Text(text.into())], Stop::End))
+}
+
+fn calls(names: &[&str]) -> Result<ModelReply, ModelError> {
+    let call = |(index, name): (usize, &&str)| {
+        let (id, arguments) = (format!("{name}-{index}"), Arguments::Object(Map::new()));
+        Block::ToolCall(ToolCall {
+            id,
+            name: (*name).into(),
+            arguments,
+        })
+    };
+    Ok(reply(names.iter().enumerate().map(call).collect(), Stop::End))
+}
+
+fn reply(blocks: Vec<Block>, stop: Stop) -> ModelReply {
+    ModelReply {
+        blocks,
+        stop,
+        usage: Usage { input: 10, output: 5 },
+    }
+}
+
+fn input() -> TurnInput {
+    TurnInput {
+        run_id: "r".into(),
+        traceparent: None,
+        instruction: "Be kind.".into(),
+        notes: vec![ServerNote {
+            server: "fs".into(),
+            text: "Paths are absolute.".into(),
+        }],
+        transcript: Transcript::default(),
+        text: "go".into(),
+        tools: vec![ToolSpec {
+            name: "one".into(),
+            description: "x".into(),
+            input_schema: Map::new(),
+        }],
+        limits: TurnLimits {
+            steps: 500,
+            tokens: 1_000_000,
+            deadline: Duration::from_secs(60),
+        },
+    }
+}
+
+struct Ran {
+    outcome: TurnOutcome,
+    asked: Vec<ModelRequest>,
+    called: Vec<(String, u32)>,
+}
+
+async fn run(input: TurnInput, answers: Vec<Result<ModelReply, ModelError>>) -> Ran {
+    let model = Scripted {
+        answers: Mutex::new(answers.into()),
+        ..Scripted::default()
+    };
+    let tools = Tools::default();
+    let outcome = turn::run(input, &model, &tools, &tools.cancel).await;
+    Ran {
+        outcome,
+        asked: model.asked.into_inner().unwrap(),
+        called: tools.called.into_inner().unwrap(),
+    }
+}
+
+/// The results of the last round.
+fn results(outcome: &TurnOutcome) -> Vec<(String, bool)> {
+    let messages = outcome.transcript.messages();
+    let Some(Message::Results(results)) = messages
+        .iter()
+        .rfind(|message| matches!(message, Message::Results(_)))
+    else {
+        panic!("no results")
+    };
+    results
+        .iter()
+        .map(|result| (result.content.clone(), result.is_error))
+        .collect()
+}
+
+#[tokio::test]
+async fn one_answer() {
+    let ran = run(input(), vec![says("hello")]).await;
+    assert_eq!(
+        (ran.outcome.status, ran.outcome.text.as_str()),
+        (Status::Completed, "hello")
+    );
+    assert_eq!(
+        (
+            ran.outcome.steps,
+            ran.outcome.tool_calls,
+            ran.outcome.usage.total()
+        ),
+        (1, 0, 15)
+    );
+    assert_eq!(ran.outcome.reason, None);
+    assert!(
+        ran.asked[0].system.starts_with("Be kind.\n\n"),
+        "{}",
+        ran.asked[0].system
+    );
+    assert!(ran.asked[0].system.contains("## fs\n\n> Paths are absolute."));
+    assert_eq!(ran.asked[0].messages, [Message::User("go".into())]);
+    assert_eq!(ran.asked[0].tools.len(), 1);
+}
+
+#[tokio::test]
+async fn tools_are_carried_out_in_order_and_observed() {
+    let ran = run(
+        input(),
+        vec![calls(&["one", "fail"]), calls(&["two"]), says("done")],
+    )
+    .await;
+    assert_eq!(
+        ran.called,
+        [("one".into(), 0), ("fail".into(), 1), ("two".into(), 2)]
+    );
+    assert_eq!((ran.outcome.steps, ran.outcome.tool_calls), (6, 3));
+    assert_eq!(
+        ran.outcome.usage,
+        Usage {
+            input: 30,
+            output: 15
+        }
+    );
+    let result = |id: &str, content: &str, is_error| ToolResult {
+        call_id: id.into(),
+        content: content.into(),
+        is_error,
+    };
+    assert_eq!(
+        ran.asked[1].messages[2],
+        Message::Results(vec![
+            result("one-0", "one done", false),
+            result("fail-1", "ERROR: it broke", true)
+        ])
+    );
+    assert_eq!(ran.asked[2].messages.len(), 5);
+}
+
+#[tokio::test]
+async fn the_next_turn_goes_on_from_the_transcript() {
+    let first = run(input(), vec![calls(&["one"]), says("done")]).await;
+    let travelled = serde_json::from_value(serde_json::to_value(&first.outcome.transcript).unwrap()).unwrap();
+    let second = run(
+        TurnInput {
+            transcript: travelled,
+            text: "more".into(),
+            ..input()
+        },
+        vec![says("yes")],
+    )
+    .await;
+    let messages = &second.asked[0].messages;
+    assert_eq!(messages.len(), 5);
+    assert_eq!(messages[3], Message::Assistant(vec![Block::Text("done".into())]));
+    assert_eq!(messages[4], Message::User("more".into()));
+}
+
+#[tokio::test]
+async fn l06_an_empty_answer_completes_the_turn() {
+    let ran = run(input(), vec![Ok(reply(vec![], Stop::End))]).await;
+    assert_eq!(
+        (ran.outcome.status, ran.outcome.text.as_str()),
+        (Status::Completed, "")
+    );
+    // It is not in the transcript: providers refuse empty answers of ours.
+    assert_eq!(ran.outcome.transcript.messages(), [Message::User("go".into())]);
+}
+
+#[tokio::test]
+async fn how_the_model_stopped_is_told() {
+    let cut = run(
+        input(),
+        vec![Ok(reply(vec![Block::Text("half".into())], Stop::Length))],
+    )
+    .await;
+    assert_eq!(cut.outcome.status, Status::Completed);
+    assert_eq!(
+        cut.outcome.reason.as_deref(),
+        Some("the model's length limit cut the answer")
+    );
+    let refused = run(
+        input(),
+        vec![Ok(reply(vec![Block::Text("No.".into())], Stop::Refused))],
+    )
+    .await;
+    assert_eq!(
+        (refused.outcome.status, refused.outcome.text.as_str()),
+        (Status::Refused, "No.")
+    );
+    assert_eq!(refused.outcome.status.exit_code(), exit::REFUSED);
+}
+
+#[tokio::test]
+async fn the_step_limit_ends_between_steps_and_answers_open_calls() {
+    let limits = TurnLimits {
+        steps: 3,
+        ..input().limits
+    };
+    let ran = run(
+        TurnInput { limits, ..input() },
+        vec![calls(&["one", "two", "three"])],
+    )
+    .await;
+    assert_eq!(ran.outcome.status, Status::ExhaustedSteps);
+    assert_eq!(
+        ran.outcome.reason.as_deref(),
+        Some("limits.run.steps (3) is used up")
+    );
+    assert_eq!((ran.called.len(), ran.outcome.steps), (2, 3));
+    assert_eq!(
+        results(&ran.outcome)[2],
+        (
+            "ERROR: not carried out: limits.run.steps (3) is used up".into(),
+            true
+        )
+    );
+    assert_eq!(ran.outcome.status.exit_code(), exit::BUDGET);
+}
+
+#[tokio::test]
+async fn the_token_limit_ends_before_the_next_step() {
+    let limits = TurnLimits {
+        tokens: 30,
+        ..input().limits
+    };
+    let ran = run(
+        TurnInput { limits, ..input() },
+        vec![calls(&["one"]), calls(&["two"])],
+    )
+    .await;
+    assert_eq!(
+        (ran.outcome.status, ran.outcome.usage.total()),
+        (Status::ExhaustedTokens, 30)
+    );
+    assert_eq!(ran.called, [("one".into(), 0)]);
+    // An answer that used up the rest is an answer all the same.
+    let ran = run(
+        TurnInput { limits, ..input() },
+        vec![calls(&["one"]), says("done")],
+    )
+    .await;
+    assert_eq!(ran.outcome.status, Status::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_ends_a_model_or_a_tool_that_hangs() {
+    let ran = run(input(), vec![]).await;
+    assert_eq!((ran.outcome.status, ran.outcome.steps), (Status::Deadline, 1));
+    assert_eq!(
+        ran.outcome.reason.as_deref(),
+        Some("limits.run.deadline (1m) is over")
+    );
+    let ran = run(input(), vec![calls(&["slow", "two"])]).await;
+    assert_eq!((ran.outcome.status, ran.called.len()), (Status::Deadline, 1));
+    let results = results(&ran.outcome);
+    assert!(results[0].0.contains("may have been carried out") && results[1].0.contains("not carried out"));
+}
+
+#[tokio::test]
+async fn cancel_ends_a_model_or_a_tool_that_hangs() {
+    let ran = run(input(), vec![calls(&["cancel", "two"])]).await;
+    assert_eq!((ran.outcome.status, ran.called.len()), (Status::Cancelled, 1));
+    assert_eq!(ran.outcome.status.exit_code(), exit::FAILURE);
+
+    let (model, tools) = (Scripted::default(), Tools::default());
+    let cancelled = async {
+        tokio::task::yield_now().await;
+        tools.cancel.cancel();
+    };
+    let (outcome, ()) = tokio::join!(turn::run(input(), &model, &tools, &tools.cancel), cancelled);
+    assert_eq!((outcome.status, outcome.steps), (Status::Cancelled, 1));
+    let outcome = turn::run(input(), &model, &tools, &tools.cancel).await;
+    assert_eq!((outcome.status, outcome.steps), (Status::Cancelled, 0));
+}
+
+#[tokio::test]
+async fn a_model_that_does_not_answer_ends_the_turn_with_its_reason() {
+    let denied = ModelError::Denied {
+        endpoint: "gw".into(),
+        reason: "status 401".into(),
+    };
+    for (error, status, code) in [
+        (denied, Status::ModelUnavailable, exit::MODEL),
+        (ModelError::NoEndpoint, Status::Failed, exit::FAILURE),
+        (ModelError::Deadline, Status::Deadline, exit::BUDGET),
+    ] {
+        let expected = error.to_string();
+        let ran = run(input(), vec![calls(&["one"]), Err(error)]).await;
+        assert_eq!(
+            (ran.outcome.status, ran.outcome.status.exit_code()),
+            (status, code)
+        );
+        if status != Status::Deadline {
+            assert_eq!(ran.outcome.reason, Some(expected));
+        }
+        // What was done is kept.
+        assert_eq!(ran.outcome.transcript.messages().len(), 3);
+    }
+}
+
+#[test]
+fn input_and_outcome_travel_as_json() {
+    let mut input = input();
+    input.transcript.push_user("x");
+    assert_eq!(
+        serde_json::from_value::<TurnInput>(serde_json::to_value(&input).unwrap()).unwrap(),
+        input
+    );
+    let outcome = TurnOutcome {
+        status: Status::ExhaustedSteps,
+        text: "t".into(),
+        reason: None,
+        transcript: input.transcript,
+        steps: 1,
+        tool_calls: 0,
+        usage: Usage::default(),
+    };
+    let wire = serde_json::to_value(&outcome).unwrap();
+    assert_eq!(wire["status"], json!("exhausted_steps"));
+    assert_eq!(serde_json::from_value::<TurnOutcome>(wire).unwrap(), outcome);
+}
