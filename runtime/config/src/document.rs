@@ -394,7 +394,7 @@ fn endpoints<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Mo
     #[serde(untagged)]
     enum Entry {
         Url(String),
-        Full(ModelEndpoint),
+        Full(Box<ModelEndpoint>),
     }
     let entries = Vec::<Entry>::deserialize(deserializer)?;
     Ok(entries
@@ -404,7 +404,7 @@ fn endpoints<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Mo
                 url,
                 ..ModelEndpoint::default()
             },
-            Entry::Full(endpoint) => endpoint,
+            Entry::Full(endpoint) => *endpoint,
         })
         .collect())
 }

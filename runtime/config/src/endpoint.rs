@@ -67,6 +67,9 @@ pub fn check(text: &str, purpose: Purpose, place: Place) -> Result<Url, Refused>
     let Some(host) = url.host() else {
         return Err(refused("names no host", FORM));
     };
+    if url.port() == Some(0) {
+        return Err(refused("names port 0", "name the port of the server"));
+    }
     if is_never(&host) {
         return Err(refused(
             "names a link-local, multicast or unspecified address",
@@ -135,7 +138,7 @@ fn is_public(host: &Host<&str>) -> bool {
         IpAddr::V4(v4) => {
             // 100.64.0.0/10 is shared address space (RFC 6598), which some clusters use for pods.
             let [first, second, ..] = v4.octets();
-            !v4.is_private() && !v4.is_loopback() && !(first == 100 && second & 0xc0 == 64)
+            !(v4.is_private() || v4.is_loopback() || first == 100 && second & 0xc0 == 64)
         }
         IpAddr::V6(v6) => !v6.is_unique_local() && !v6.is_loopback(),
     }

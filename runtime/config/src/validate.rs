@@ -37,14 +37,14 @@ pub fn validate(document: &Document, place: Place) -> Vec<Fault> {
 
 fn agent(document: &Document, faults: &mut Vec<Fault>) {
     let agent = &document.agent;
-    if let Some(name) = &agent.name {
-        if !is_plain(name) || name.len() > NAME_BYTES {
-            faults.push(Fault::new(
-                "agent.name",
-                "is not a name",
-                format!("use at most {NAME_BYTES} letters, digits, `-`, `_`, `.`"),
-            ));
-        }
+    if let Some(name) = &agent.name
+        && (!is_plain(name) || name.len() > NAME_BYTES)
+    {
+        faults.push(Fault::new(
+            "agent.name",
+            "is not a name",
+            format!("use at most {NAME_BYTES} letters, digits, `-`, `_`, `.`"),
+        ));
     }
     text("agent.instruction", agent.instruction.as_deref(), faults);
     text("agent.prompt", agent.prompt.as_deref(), faults);
@@ -146,14 +146,14 @@ fn mcp(document: &Document, place: Place, faults: &mut Vec<Fault>) {
             place,
             faults,
         );
-        if let Some(ns) = &server.ns {
-            if !is_plain(ns) || ns.contains('.') || ns.len() > PREFIX_BYTES {
-                faults.push(Fault::new(
-                    format!("{key}.ns"),
-                    "is not a prefix",
-                    format!("use at most {PREFIX_BYTES} letters, digits, `-`, `_`"),
-                ));
-            }
+        if let Some(ns) = &server.ns
+            && (!is_plain(ns) || ns.contains('.') || ns.len() > PREFIX_BYTES)
+        {
+            faults.push(Fault::new(
+                format!("{key}.ns"),
+                "is not a prefix",
+                format!("use at most {PREFIX_BYTES} letters, digits, `-`, `_`"),
+            ));
         }
         for (list, globs) in [
             ("allow", server.allow.as_deref().unwrap_or_default()),

@@ -1,4 +1,10 @@
 //! The two halves of a document, and what changed between two.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
 
 use std::collections::BTreeMap;
 

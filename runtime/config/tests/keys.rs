@@ -1,5 +1,11 @@
 //! Every key of the document: it is a leaf with a variable and a flag, it is parsed, and what it is parsed into is what
 //! was written. A key that is added to the document without a line here fails.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
 
 use agentd_base::duration::Duration;
 use agentd_config::Document;

@@ -1,4 +1,10 @@
 //! Layers: file < environment < flag < live folder; unknown keys refused with their place, path and the allowed keys.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,10 @@
 //! What a document must be: one line per fault, and every rule shown to bite.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
 
 use agentd_config::Document;
 use agentd_config::endpoint::Place;
@@ -66,13 +72,16 @@ fn the_three_shapes_are_valid() {
     assert_eq!(lines(&dev(), Place::Machine), Vec::<String>::new());
 }
 
+/// A valid document, where it is used, a place in it, and what spoils it there.
+type Case = (fn() -> Value, Place, String, Value);
+
 #[test]
 fn every_rule_bites() {
     let long = "x".repeat(64 * 1024 + 1);
     let many: Vec<Value> = (0..65)
         .map(|n| json!({"name": format!("s{n}"), "endpoint": "https://x.example"}))
         .collect();
-    let cases: Vec<(fn() -> Value, Place, String, Value)> = [
+    let cases: Vec<Case> = [
         ("/agent/name", json!("a b")),
         ("/agent/instruction", json!(" \n")),
         ("/agent/instruction", json!(long)),

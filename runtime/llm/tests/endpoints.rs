@@ -1,4 +1,10 @@
 //! Endpoints over real sockets, and the order and pace in which they are tried.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -27,9 +33,12 @@ struct Seen {
     body: Value,
 }
 
+/// Status, `Retry-After`, body.
+type Answer = (u16, Option<&'static str>, String);
+
 #[derive(Clone, Default)]
 struct Script {
-    answers: Arc<Mutex<VecDeque<(u16, Option<&'static str>, String)>>>,
+    answers: Arc<Mutex<VecDeque<Answer>>>,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 

@@ -40,10 +40,10 @@ pub(super) fn check(
     }
     if let Some(Auth::Static(fixed)) = &connection.auth {
         let key = format!("{key}.auth.static.bearer");
-        if let Some(template) = template(&key, &fixed.bearer, faults) {
-            if !template.has_reference() {
-                faults.push(Fault::new(key, "is a literal, not a secret reference", REFERENCE));
-            }
+        if let Some(template) = template(&key, &fixed.bearer, faults)
+            && !template.has_reference()
+        {
+            faults.push(Fault::new(key, "is a literal, not a secret reference", REFERENCE));
         }
     }
     if let Some(tls) = &connection.tls {
@@ -79,14 +79,15 @@ fn check_header(key: &str, name: &str, value: &str, connection: &Connection, fau
             format!("write one line of at most {VALUE_BYTES} bytes"),
         ));
     }
-    if let Some(template) = template(key, value, faults) {
-        if header::is_credential(name) && !template.has_reference() {
-            faults.push(Fault::new(
-                key,
-                "is a literal under a name that holds credentials",
-                REFERENCE,
-            ));
-        }
+    if let Some(template) = template(key, value, faults)
+        && header::is_credential(name)
+        && !template.has_reference()
+    {
+        faults.push(Fault::new(
+            key,
+            "is a literal under a name that holds credentials",
+            REFERENCE,
+        ));
     }
 }
 

@@ -10,14 +10,14 @@ use crate::fault::Fault;
 pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
     let a2a = &document.a2a;
     principals(document, &a2a.principals, faults);
-    if let Some(url) = &a2a.url {
-        if !url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "https" | "http") && url.has_host()) {
-            faults.push(Fault::new(
-                "a2a.url",
-                "is not an https URL",
-                "write the URL that callers use",
-            ));
-        }
+    if let Some(url) = &a2a.url
+        && !url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "https" | "http") && url.has_host())
+    {
+        faults.push(Fault::new(
+            "a2a.url",
+            "is not an https URL",
+            "write the URL that callers use",
+        ));
     }
     let Some(text) = &a2a.listen else {
         without_listener(a2a, faults);
