@@ -1,3 +1,7 @@
-//! The binary.
+//! `agentd-operator controllers|issuer`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    agentd_operator::cli::main()
+}

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use agentd_base::class::Class;
-use prometheus::{
-    Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
-};
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
 
 /// Buckets of a reconcile, in seconds: a few reads take milliseconds, a slow API server seconds.
 const SECONDS: [f64; 8] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
@@ -13,7 +11,6 @@ const SECONDS: [f64; 8] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
 /// The metrics of one process.
 #[derive(Debug, Clone)]
 pub struct Metrics {
-    registry: Registry,
     reconciles: IntCounterVec,
     seconds: HistogramVec,
     writes: IntCounterVec,
@@ -24,12 +21,11 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registered in a registry of their own.
+    /// Registered in `registry`.
     ///
     /// # Errors
-    /// Never in practice: the names are constants and differ.
-    pub fn new() -> Result<Self, prometheus::Error> {
-        let registry = Registry::new();
+    /// When the registry has metrics of these names already.
+    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counters = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
             let vector = IntCounterVec::new(Opts::new(name, help), labels)?;
             registry.register(Box::new(vector.clone()))?;
@@ -65,18 +61,7 @@ impl Metrics {
             connections: gauge("agentd_operator_report_connections", "Open report connections.")?,
             leader: gauge("agentd_operator_leader", "1 while this process is the leader.")?,
             seconds,
-            registry,
         })
-    }
-
-    /// The text format of Prometheus.
-    ///
-    /// # Errors
-    /// When the encoder fails.
-    pub fn text(&self) -> Result<String, prometheus::Error> {
-        let mut buffer = Vec::new();
-        TextEncoder::new().encode(&self.registry.gather(), &mut buffer)?;
-        Ok(String::from_utf8_lossy(&buffer).into_owned())
     }
 
     /// A reconcile ended.
@@ -129,14 +114,16 @@ mod tests {
 
     #[test]
     fn what_is_counted_is_shown() {
-        let metrics = Metrics::new().unwrap();
+        let registry = Registry::new();
+        let metrics = Metrics::new(&registry).unwrap();
+        let text = || crate::server::text(&registry).unwrap();
         metrics.reconciled("agent", Duration::from_millis(5), Ok(()));
         metrics.reconciled("agent", Duration::from_millis(5), Err(Class::Conflict));
         metrics.wrote("Deployment");
         metrics.wrote_status("Agent", "agentd");
         let guard = metrics.connection();
         metrics.set_leader(true);
-        let text = metrics.text().unwrap();
+        let shown = text();
         for line in [
             "agentd_operator_reconciles_total{controller=\"agent\",result=\"ok\"} 1",
             "agentd_operator_reconciles_total{controller=\"agent\",result=\"conflict\"} 1",
@@ -145,9 +132,9 @@ mod tests {
             "agentd_operator_report_connections 1",
             "agentd_operator_leader 1",
         ] {
-            assert!(text.contains(line), "{line} in {text}");
+            assert!(shown.contains(line), "{line} in {shown}");
         }
         drop(guard);
-        assert!(metrics.text().unwrap().contains("agentd_operator_report_connections 0"));
+        assert!(text().contains("agentd_operator_report_connections 0"));
     }
 }

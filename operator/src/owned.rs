@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::labels::{APPLIED, FIELD_MANAGER};
+use crate::labels::{AGENT_UID, APPLIED, FIELD_MANAGER};
 use crate::metrics::Metrics;
 
 mod contains;
@@ -114,16 +114,24 @@ enum Decision {
     Leftover,
 }
 
-/// Decides about `live` from what is wanted. `wanted` carries our owner reference and the annotation of its own hash.
-fn decide(live: Option<&Value>, wanted: &Value) -> Decision {
+/// To whom an object belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// To whoever wants it now.
+    Ours,
+    /// To somebody else, or to nobody.
+    Foreign,
+    /// To a deleted owner of the same name.
+    Leftover,
+}
+
+/// Decides about `live` from what is wanted. `wanted` carries the annotation of its own hash.
+fn decide(live: Option<&Value>, wanted: &Value, standing: impl Fn(&Value, &Value) -> Standing) -> Decision {
     let Some(live) = live else { return Decision::Create };
-    let (Some(ours), theirs) = (controller(wanted), controller(live)) else { return Decision::Foreign };
-    match theirs {
-        Some(theirs) if theirs.get("uid") == ours.get("uid") => {}
-        Some(theirs) if theirs.get("kind") == ours.get("kind") && theirs.get("name") == ours.get("name") => {
-            return Decision::Leftover;
-        }
-        _ => return Decision::Foreign,
+    match standing(live, wanted) {
+        Standing::Foreign => return Decision::Foreign,
+        Standing::Leftover => return Decision::Leftover,
+        Standing::Ours => {}
     }
     if annotation(live) == annotation(wanted) && contains::contains(live, wanted) {
         return Decision::Keep;
@@ -134,9 +142,35 @@ fn decide(live: Option<&Value>, wanted: &Value) -> Decision {
     }
 }
 
+/// An object belongs to its controller, by UID. A claim that outlives its Agent has none, and belongs to the Agent
+/// whose UID it carries as a label.
+fn by_controller(live: &Value, wanted: &Value) -> Standing {
+    let uid = |owner: &Value| owner.get("uid").and_then(Value::as_str).map(str::to_owned);
+    let (theirs, ours) = (controller(live), controller(wanted));
+    let wanted_by = ours.and_then(uid).or_else(|| agent_uid(wanted));
+    if wanted_by.is_none() {
+        return Standing::Foreign;
+    }
+    let Some(theirs) = theirs else {
+        return if agent_uid(live) == wanted_by { Standing::Ours } else { Standing::Foreign };
+    };
+    if uid(theirs) == wanted_by {
+        return Standing::Ours;
+    }
+    let named = |owner: &Value| (owner.get("kind").cloned(), owner.get("name").cloned());
+    if ours.is_some_and(|ours| named(theirs) == named(ours)) { Standing::Leftover } else { Standing::Foreign }
+}
+
 fn controller(object: &Value) -> Option<&Value> {
     let references = object.pointer("/metadata/ownerReferences")?.as_array()?;
     references.iter().find(|reference| reference.get("controller") == Some(&Value::Bool(true)))
+}
+
+fn agent_uid(object: &Value) -> Option<String> {
+    if object.get("kind")?.as_str()? != "PersistentVolumeClaim" {
+        return None;
+    }
+    object.pointer("/metadata/labels")?.get(AGENT_UID)?.as_str().map(str::to_owned)
 }
 
 fn annotation(object: &Value) -> Option<&str> {
@@ -166,18 +200,31 @@ pub struct Applied<K> {
     pub written: bool,
 }
 
-/// Brings one object to what is wanted.
+/// Brings one object to what is wanted. It carries our owner reference.
 ///
 /// # Errors
 /// [`OwnedError::Foreign`] and [`OwnedError::Leftover`] when the name is taken, otherwise what the API server said.
 pub async fn apply<K: Owned>(client: &Client, metrics: &Metrics, wanted: &K) -> Result<Applied<K>, OwnedError> {
+    apply_as(client, metrics, wanted, by_controller).await
+}
+
+/// The same with another rule for what is ours, over the object as it is and as it is wanted.
+///
+/// # Errors
+/// As [`apply`].
+pub async fn apply_as<K: Owned>(
+    client: &Client,
+    metrics: &Metrics,
+    wanted: &K,
+    standing: impl Fn(&Value, &Value) -> Standing,
+) -> Result<Applied<K>, OwnedError> {
     let name = wanted.name_any();
     let api = api::<K>(client, wanted.namespace().as_deref().unwrap_or_default());
     let error = |source| of_kube::<K>(&name, source);
     let live = api.get_opt(&name).await.map_err(error)?;
     let mut value = stamped(wanted)?;
     let live_value = live.as_ref().map(serde_json::to_value).transpose()?;
-    let (precondition, held, force) = match (decide(live_value.as_ref(), &value), live) {
+    let (precondition, held, force) = match (decide(live_value.as_ref(), &value, standing), live) {
         (Decision::Keep, Some(live)) => return Ok(Applied { live, written: false }),
         // No object has this version, so an object that appears meanwhile is a conflict and not adopted.
         (Decision::Create, _) => ("resourceVersion", "1".to_owned(), false),

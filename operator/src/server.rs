@@ -8,9 +8,8 @@ use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse as _;
 use axum::routing::get;
+use prometheus::{Encoder as _, Registry, TextEncoder};
 use tokio::net::TcpListener;
-
-use crate::metrics::Metrics;
 
 /// The port in a pod.
 pub const PORT: u16 = 9090;
@@ -27,7 +26,7 @@ impl Admin {
     ///
     /// # Errors
     /// When the address cannot be bound.
-    pub async fn bind(address: SocketAddr, readiness: Readiness, metrics: Metrics) -> std::io::Result<Self> {
+    pub async fn bind(address: SocketAddr, readiness: Readiness, registry: Registry) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let router = Router::new()
             .route("/healthz", get(|| async { "ok\n" }))
@@ -47,7 +46,7 @@ impl Admin {
             .route(
                 "/metrics",
                 get(move || {
-                    let text = metrics.text();
+                    let text = text(&registry);
                     async move {
                         match text {
                             Ok(text) => {
@@ -78,4 +77,14 @@ impl Admin {
     pub async fn serve(self, mut drain: Watch) -> std::io::Result<()> {
         axum::serve(self.listener, self.router).with_graceful_shutdown(async move { drain.signaled().await }).await
     }
+}
+
+/// The text format of Prometheus.
+///
+/// # Errors
+/// When the encoder fails.
+pub fn text(registry: &Registry) -> Result<String, prometheus::Error> {
+    let mut buffer = Vec::new();
+    TextEncoder::new().encode(&registry.gather(), &mut buffer)?;
+    Ok(String::from_utf8_lossy(&buffer).into_owned())
 }

@@ -1,6 +1,19 @@
 //! The two controllers. Each is `dereference -> validate -> build -> apply -> status`, one file a step: only
-//! dereference, apply and status hold a client, only validate and build hold policy.
+//! dereference, apply and status hold a client, only validate and build hold policy. What both build alike stands here.
 
+pub mod account;
 pub mod agent;
 pub mod callers;
+pub mod destination;
 pub mod mcp_server;
+pub mod mounts;
+pub mod network;
+pub mod pair;
+pub mod platform;
+pub mod subject;
+pub mod unsupported;
+pub mod workload;
+mod engine;
+mod statuses;
+mod upkeep;
+mod verdicts;

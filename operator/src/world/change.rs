@@ -14,23 +14,23 @@ use kube::runtime::watcher::Event;
 
 /// One object, before and after. At most one of the two is `None`.
 #[derive(Debug, Clone)]
-pub struct Change<K> {
+pub(super) struct Change<K> {
     /// What the store held.
-    pub before: Option<Arc<K>>,
+    pub(super) before: Option<Arc<K>>,
     /// What it holds now.
-    pub after: Option<Arc<K>>,
+    pub(super) after: Option<Arc<K>>,
     /// The object was there when the watch began: nobody has seen another state of it.
-    pub initial: bool,
+    pub(super) initial: bool,
 }
 
 impl<K> Change<K> {
     /// The object as it is, or as it was when it is gone.
-    pub fn latest(&self) -> Option<&Arc<K>> {
+    pub(super) fn latest(&self) -> Option<&Arc<K>> {
         self.after.as_ref().or(self.before.as_ref())
     }
 
     /// Whether `read` gives something else than before. An object that came or went differs always.
-    pub fn differs<'a, T: PartialEq>(&'a self, read: impl Fn(&'a K) -> T) -> bool {
+    pub(super) fn differs<'a, T: PartialEq>(&'a self, read: impl Fn(&'a K) -> T) -> bool {
         match (&self.before, &self.after) {
             (Some(before), Some(after)) => read(before) != read(after),
             _ => true,
@@ -39,7 +39,7 @@ impl<K> Change<K> {
 }
 
 /// Applies events to a store and says what changed by them.
-pub struct Tracker<K>
+pub(super) struct Tracker<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + 'static,
 {
@@ -56,12 +56,12 @@ where
     ObjectRef<K>: Hash + Eq,
 {
     /// The store.
-    pub fn store(&self) -> Store<K> {
+    pub(super) fn store(&self) -> Store<K> {
         self.store.clone()
     }
 
     /// Takes an event in. The changes are those that the store already shows.
-    pub fn take(&mut self, event: &Event<K>) -> Vec<Change<K>> {
+    pub(super) fn take(&mut self, event: &Event<K>) -> Vec<Change<K>> {
         match event {
             Event::Init => {
                 self.listed.clear();

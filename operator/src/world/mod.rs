@@ -38,8 +38,6 @@ const QUEUE: usize = 1024;
 pub type GuardedAgent = DeserializeGuard<Agent>;
 /// An McpServer as it is watched.
 pub type GuardedServer = DeserializeGuard<McpServer>;
-/// Requests to reconcile one kind.
-pub type Queue<K> = mpsc::Receiver<ObjectRef<K>>;
 type Metadata<K> = Store<PartialObjectMeta<K>>;
 
 /// The stores.
@@ -81,9 +79,9 @@ pub struct Requests {
 #[derive(Debug)]
 pub struct Queues {
     /// Agents to reconcile.
-    pub agents: Queue<GuardedAgent>,
+    pub agents: mpsc::Receiver<ObjectRef<GuardedAgent>>,
     /// McpServers to reconcile.
-    pub servers: Queue<GuardedServer>,
+    pub servers: mpsc::Receiver<ObjectRef<GuardedServer>>,
     /// The bundles have to be looked at.
     pub bundles: mpsc::Receiver<()>,
 }
@@ -118,6 +116,13 @@ impl Requests {
 /// The watches of a world.
 #[derive(Debug)]
 pub struct Watches(JoinSet<()>);
+
+impl Watches {
+    /// Resolves when a watch ended, which none does by itself.
+    pub async fn ended(&mut self) {
+        let _ = self.0.join_next().await;
+    }
+}
 
 impl World {
     /// Starts the watches. They end when [`Watches`] is dropped.

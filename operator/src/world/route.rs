@@ -8,7 +8,7 @@ use kube::{Resource, ResourceExt as _};
 
 use super::change::Change;
 use super::{GuardedAgent, GuardedServer, World};
-use crate::bundle;
+use crate::authority_store::BUNDLE_CONFIG_MAP;
 use crate::controllers::agent::inputs::References;
 use crate::controllers::callers;
 use crate::controllers::mcp_server::inputs::config_maps;
@@ -167,13 +167,15 @@ pub(super) fn of_config_map(world: &World, change: &Change<PartialObjectMeta<Con
     let mut targets = of_named(world, change);
     let Some(map) = change.latest().filter(|_| !change.initial) else { return targets };
     let (namespace, name) = (map.namespace(), map.name_any());
-    if name == bundle::NAME {
+    if name == BUNDLE_CONFIG_MAP {
         targets.push(Target::Bundles);
     }
-    let servers: Vec<McpServer> = readable(world.servers.state().iter().map(|guarded| guarded.0.as_ref().ok()))
+    let servers = world.servers.state();
+    let servers = servers.iter().filter_map(|guarded| guarded.0.as_ref().ok());
+    let servers: Vec<&McpServer> = servers
         .filter(|server| server.namespace() == namespace && config_maps(&server.spec).contains(&name))
         .collect();
-    targets.extend(servers.iter().map(Target::server));
+    targets.extend(servers.iter().copied().map(Target::server));
     targets.extend(agents_that(world, |agent, refs| {
         agent.namespace() == namespace
             && (refs.config_maps.contains(&name) || servers.iter().any(|server| callers::references(agent, server)))
@@ -236,8 +238,4 @@ fn agents_that(world: &World, concerned: impl Fn(&Agent, &References) -> bool) -
         .filter(|agent| concerned(agent, &References::of(&agent.spec)))
         .map(Target::agent)
         .collect()
-}
-
-fn readable<'a>(servers: impl Iterator<Item = Option<&'a McpServer>>) -> impl Iterator<Item = McpServer> {
-    servers.flatten().cloned().collect::<Vec<_>>().into_iter()
 }

@@ -1,4 +1,18 @@
-//! The five steps.
+//! The controller of Agents: `dereference -> validate -> build -> apply -> status`.
+//!
+//! What a person has to change ends in the status and waits for a change; what may go by itself is an error and is
+//! tried again without a word in the status.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use agentd_crds::Agent;
+use futures::Stream;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::ResourceExt as _;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
+use serde_json::Value;
 
 pub mod apply;
 pub mod build;
@@ -6,3 +20,175 @@ pub mod dereference;
 pub mod inputs;
 pub mod status;
 pub mod validate;
+
+use self::build::Objects;
+use self::inputs::Inputs;
+use self::validate::Rejected;
+use super::upkeep::Upkeep;
+use super::verdicts::Outcome;
+use super::engine::{self, ReconcileError, fetch_workload, for_people, issuer, requeue};
+use super::statuses;
+use crate::context::{Context, Document};
+use crate::labels::AGENT;
+use crate::live::{self, Said, Uptake};
+use crate::names;
+use crate::owned::OwnedError;
+use crate::problem::Problem;
+use crate::rollout;
+use crate::world::{GuardedAgent, Target};
+
+/// The name of this controller in metrics and logs.
+pub const NAME: &str = "agent";
+
+/// Runs the controller until its queue ends.
+pub async fn run(context: Context, queue: impl Stream<Item = ObjectRef<GuardedAgent>>) {
+    let store = context.world.agents.clone();
+    engine::run(NAME, context, store, queue, reconcile).await;
+}
+
+async fn reconcile(guarded: Arc<GuardedAgent>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+    let agent = match &guarded.0 {
+        Ok(agent) => Arc::new(agent.clone()),
+        Err(invalid) => {
+            statuses::write_unreadable::<Agent>(&context, &invalid.metadata, &invalid.error).await?;
+            return Ok(Action::await_change());
+        }
+    };
+    if agent.metadata.deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    let (namespace, name, uid) = (agent.namespace().unwrap_or_default(), agent.name_any(), agent.uid().unwrap_or_default());
+    let made = names::agent(&name);
+    let deployment = fetch_workload(&context, &namespace, &made, &agent.metadata).await?;
+    let inputs = dereference::dereference(&context, agent.clone(), deployment.as_ref()).await?;
+    let upkeep = Upkeep {
+        context: &context,
+        namespace: &namespace,
+        uid: &uid,
+        label: (AGENT, &name),
+        lists: live::AGENT,
+        said: said(&agent),
+    };
+    let Settled { outcome, deployment, config_digest, uptake } = act(&upkeep, inputs, deployment).await?;
+
+    let sets = context.world.replica_sets_of(&namespace, AGENT, &name);
+    let pods = context.world.pods_of(&namespace, AGENT, &name);
+    let (sets, pods) = (sets.iter().map(AsRef::as_ref), pods.iter().map(AsRef::as_ref));
+    let rollout = deployment.as_ref().map(|deployment| rollout::assess(deployment, sets, pods));
+    let view = status::View {
+        outcome: &outcome,
+        issuer: issuer(&context, rollout.as_ref()).await?,
+        rollout: rollout.as_ref(),
+        config_digest,
+        servers: status::servers(&context, &namespace, &agent.spec),
+        spiffe_id: context.install.id_of_agent(&namespace, &name)?.to_string(),
+    };
+    status::write(&context, &agent, &view).await?;
+    Ok(requeue(uptake.until, context.clock.now()))
+}
+
+/// What came of the first four steps.
+struct Settled {
+    outcome: Outcome,
+    deployment: Option<Deployment>,
+    config_digest: Option<String>,
+    uptake: Uptake,
+}
+
+async fn act(
+    upkeep: &Upkeep<'_>,
+    mut inputs: Inputs,
+    deployment: Option<Deployment>,
+) -> Result<Settled, ReconcileError> {
+    let context = upkeep.context;
+    let agent = inputs.agent.clone();
+    let before = || agent.status.as_ref().and_then(|status| status.config_digest.clone());
+    let (mut objects, unresolved, notes) = match plan(context, &inputs)? {
+        Ok(plan) => plan,
+        Err(Rejected { problems, unresolved, principals }) => {
+            // What runs keeps running; callers that were removed leave its lists all the same.
+            let valid: Vec<Value> = principals.iter().filter_map(|one| serde_json::to_value(one).ok()).collect();
+            upkeep.narrow(&valid).await?;
+            let outcome = Outcome::Rejected { problems, unresolved };
+            return Ok(Settled { outcome, deployment, config_digest: before(), uptake: Uptake::default() });
+        }
+    };
+    let written = match apply::surroundings(context, &objects).await {
+        Ok(written) => written,
+        Err(by) => return blocked(by, unresolved, deployment, before()),
+    };
+    let current = objects.live.name_any();
+    let uptake = upkeep.take_up(&current, &objects.config_digest, written).await?;
+    if uptake.overdue && inputs.rolled_digest.as_ref() != Some(&objects.config_digest) {
+        tracing::info!(event = "live.overdue", object.name = %current);
+        inputs.rolled_digest = Some(objects.config_digest.clone());
+        if let Ok((rolling, ..)) = plan(context, &inputs)? {
+            objects = rolling;
+        }
+    }
+    let deployment = match apply::workload(context, &objects.deployment).await {
+        Ok(deployment) => deployment,
+        Err(by) => return blocked(by, unresolved, deployment, before()),
+    };
+    upkeep.refresh(&current, objects.live.data.as_ref().unwrap_or(&BTreeMap::new())).await?;
+    upkeep.prune([&objects.config.name_any(), &current]).await?;
+    note(context, &agent, &inputs, &objects.config_digest).await;
+    Ok(Settled {
+        outcome: Outcome::Applied { unresolved, notes },
+        deployment: Some(deployment),
+        config_digest: Some(objects.config_digest),
+        uptake,
+    })
+}
+
+type Plan = (Objects, Vec<Problem>, Vec<Problem>);
+
+/// Validates and builds.
+fn plan(context: &Context, inputs: &Inputs) -> Result<Result<Plan, Rejected>, ReconcileError> {
+    let validated = match validate::validate(inputs, &context.install) {
+        Ok(validated) => validated,
+        Err(rejected) => return Ok(Err(rejected)),
+    };
+    let objects = build::build(&validated, &context.install).map_err(|error| ReconcileError::Render(error.to_string()))?;
+    Ok(Ok((objects, validated.unresolved, validated.notes)))
+}
+
+/// Sorts what a person has to change from what is tried again.
+fn blocked(
+    by: OwnedError,
+    unresolved: Vec<Problem>,
+    deployment: Option<Deployment>,
+    config_digest: Option<String>,
+) -> Result<Settled, ReconcileError> {
+    let by = for_people(by)?;
+    let outcome = Outcome::Blocked { by, unresolved };
+    Ok(Settled { outcome, deployment, config_digest, uptake: Uptake::default() })
+}
+
+/// Notes of which servers the document was made, and wakes those that may be proved by it now.
+async fn note(context: &Context, agent: &Agent, inputs: &Inputs, digest: &str) {
+    let servers: BTreeMap<String, i64> = inputs
+        .mcp_servers
+        .values()
+        .flatten()
+        .filter_map(|server| Some((server.uid()?, server.metadata.generation?)))
+        .collect();
+    let document = Document { digest: digest.to_owned(), servers };
+    if !context.rendered.note(&agent.uid().unwrap_or_default(), document) {
+        return;
+    }
+    let mut requests = context.requests.clone();
+    for name in inputs.mcp_servers.keys() {
+        requests.send(Target::McpServer { namespace: agent.namespace().unwrap_or_default(), name: name.clone() }).await;
+    }
+}
+
+fn said(agent: &Agent) -> Option<Said> {
+    let status = agent.status.as_ref()?;
+    let reported = status.reported.as_ref()?;
+    Some(Said {
+        pod_uid: reported.pod_uid.clone()?,
+        running: status.running_digest.clone(),
+        rejected: reported.rejected.as_ref().map(|rejected| rejected.digest.clone()),
+    })
+}

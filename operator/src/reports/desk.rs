@@ -1,0 +1,257 @@
+//! Takes reports and writes them down: one write at a time for each object, and only the newest state. Whoever waits
+//! for a write that a later one included is answered by that one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agentd_base::class::{Class, Classified};
+use agentd_base::report::Report;
+use agentd_crds::agent::AgentStatus;
+use agentd_crds::mcp_server::McpServerStatus;
+use agentd_crds::{Agent, McpServer};
+use agentd_identity::SpiffeId;
+use jiff::Timestamp;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Resource, ResourceExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::facts;
+use super::subject::{NotTaken, Subject};
+use crate::context::{Context, class_of};
+use crate::labels::REPORT_MANAGER;
+
+/// Writes of one report that may meet another writer before the pod has to send it again.
+const TRIES: usize = 4;
+/// Pods of one object whose last report is kept: the current one and some that are going.
+const PODS: usize = 16;
+
+/// Why a report was not written down.
+#[derive(Debug, thiserror::Error)]
+pub enum DeskError {
+    /// It is not the peer's to make.
+    #[error(transparent)]
+    NotTaken(#[from] NotTaken),
+    /// The API server did not take it.
+    #[error("the status cannot be written now: {0}")]
+    Api(#[from] Box<kube::Error>),
+}
+
+impl Classified for DeskError {
+    fn class(&self) -> Class {
+        match self {
+            Self::NotTaken(NotTaken::UnknownPod(_)) => Class::Unavailable,
+            Self::NotTaken(NotTaken::NobodysId(_) | NotTaken::ForeignPod(_)) => Class::Denied,
+            Self::Api(error) => class_of(error),
+        }
+    }
+}
+
+/// Where reports arrive.
+#[derive(Debug)]
+pub struct Desk {
+    context: Context,
+    slots: Mutex<HashMap<String, Arc<Slot>>>,
+}
+
+/// The reports of one object.
+#[derive(Debug, Default)]
+struct Slot {
+    reports: Mutex<Reports>,
+    /// The version that was written last. Held while writing.
+    written: AsyncMutex<u64>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Reports {
+    version: u64,
+    by_pod: BTreeMap<String, (Option<Timestamp>, Report)>,
+}
+
+impl Reports {
+    /// Takes a report in and gives its version.
+    fn take(&mut self, pod: &Pod, report: Report) -> u64 {
+        self.version += 1;
+        self.by_pod.insert(report.pod_uid.clone(), (created(pod), report));
+        while self.by_pod.len() > PODS {
+            let oldest = self.by_pod.iter().min_by_key(|(_, (since, _))| *since).map(|(uid, _)| uid.clone());
+            oldest.map(|uid| self.by_pod.remove(&uid));
+        }
+        self.version
+    }
+
+    /// The report of the newest pod: once it has spoken, what an older one says is history.
+    fn newest(&self) -> Option<&Report> {
+        self.by_pod.values().max_by_key(|(since, _)| *since).map(|(_, report)| report)
+    }
+}
+
+fn created(pod: &Pod) -> Option<Timestamp> {
+    pod.creation_timestamp().map(|time| time.0)
+}
+
+impl Desk {
+    /// An empty one.
+    pub fn new(context: Context) -> Self {
+        Self { context, slots: Mutex::default() }
+    }
+
+    /// The counters.
+    pub fn metrics(&self) -> &crate::metrics::Metrics {
+        &self.context.metrics
+    }
+
+    /// Takes a report of `peer`. When it returns the status holds it, or a newer one.
+    ///
+    /// # Errors
+    /// When the report is not the peer's to make, or the API server does not take it.
+    pub async fn take(&self, peer: &SpiffeId, report: Report) -> Result<(), DeskError> {
+        let subject = Subject::of(&self.context.world, &self.context.install, peer)?;
+        let pod = subject.pod(&self.context.world, &report.pod_name, &report.pod_uid)?;
+        let uid = subject.metadata().uid.clone().unwrap_or_default();
+        let slot = self.slot(&uid);
+        let version = slot.reports.lock().unwrap_or_else(PoisonError::into_inner).take(&pod, report);
+
+        let mut written = slot.written.lock().await;
+        if *written >= version {
+            return Ok(());
+        }
+        let reports = slot.reports.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(report) = reports.newest() {
+            self.write(&subject, report).await.map_err(Box::new)?;
+        }
+        *written = reports.version;
+        Ok(())
+    }
+
+    fn slot(&self, uid: &str) -> Arc<Slot> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = slots.get(uid) {
+            return slot.clone();
+        }
+        // A new object is the time to forget those that went.
+        let world = &self.context.world;
+        let is_there = |uid: &str| {
+            world.agents.find(|agent| agent.meta().uid.as_deref() == Some(uid)).is_some()
+                || world.servers.find(|server| server.meta().uid.as_deref() == Some(uid)).is_some()
+        };
+        slots.retain(|uid, _| is_there(uid));
+        self.context.rendered.retain(is_there);
+        slots.entry(uid.to_owned()).or_default().clone()
+    }
+
+    async fn write(&self, subject: &Subject, report: &Report) -> Result<(), kube::Error> {
+        match subject {
+            Subject::Agent(agent) => {
+                let facts = facts::of_agent(report);
+                self.apply(agent.as_ref(), &facts, |agent: &Agent| {
+                    facts == facts_of_agent(agent.status.as_ref())
+                })
+                .await?;
+                for (name, server) in subject.remote_servers(&self.context.world) {
+                    let seen = report.servers.iter().find(|seen| seen.name == name);
+                    let facts = seen.map(facts::of_server).filter(|facts| facts.server_info.is_some());
+                    if let Some(facts) = facts {
+                        self.apply(server.as_ref(), &facts, |server: &McpServer| {
+                            facts == facts_of_server(server.status.as_ref())
+                        })
+                        .await?;
+                    }
+                }
+                Ok(())
+            }
+            Subject::McpServer(server) => {
+                let facts = facts::of_bridge(report, &server.name_any());
+                self.apply(server.as_ref(), &facts, |server: &McpServer| {
+                    facts == facts_of_server(server.status.as_ref())
+                })
+                .await
+            }
+        }
+    }
+
+    /// Applies facts to the object as the API server has it, unless it has them.
+    async fn apply<K, S>(&self, object: &K, facts: &S, is_there: impl Fn(&K) -> bool) -> Result<(), kube::Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+        S: Serialize,
+    {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        let api: Api<K> = Api::namespaced(self.context.client.clone(), &namespace);
+        let patch = json!({
+            "apiVersion": K::api_version(&()),
+            "kind": K::kind(&()),
+            "metadata": {"name": name, "namespace": namespace, "uid": object.uid()},
+            "status": facts,
+        });
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let Some(live) = api.get_opt(&name).await? else { return Ok(()) };
+            if live.uid() != object.uid() || is_there(&live) {
+                return Ok(());
+            }
+            match api.patch_status(&name, &PatchParams::apply(REPORT_MANAGER).force(), &Patch::Apply(&patch)).await {
+                Ok(_) => {
+                    self.context.metrics.wrote_status(&K::kind(&()), REPORT_MANAGER);
+                    return Ok(());
+                }
+                Err(kube::Error::Api(status)) if status.code == 409 && tries < TRIES => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The part of a status that reports own.
+fn facts_of_agent(status: Option<&AgentStatus>) -> AgentStatus {
+    let Some(status) = status.cloned() else { return AgentStatus::default() };
+    let AgentStatus { running_digest, reported, protocol_versions, tools, .. } = status;
+    AgentStatus { running_digest, reported, protocol_versions, tools, ..AgentStatus::default() }
+}
+
+/// The part of a status that reports own.
+fn facts_of_server(status: Option<&McpServerStatus>) -> McpServerStatus {
+    let Some(status) = status.cloned() else { return McpServerStatus::default() };
+    let McpServerStatus { server_info, tools, tool_count, resource_count, reported, .. } = status;
+    McpServerStatus { server_info, tools, tool_count, resource_count, reported, ..McpServerStatus::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(uid: &str, second: i64) -> (Pod, Report) {
+        let pod = serde_json::from_value(json!({
+            "metadata": {"name": uid, "uid": uid, "creationTimestamp": Timestamp::from_second(second).unwrap()}
+        }));
+        (pod.unwrap(), Report { pod_uid: uid.to_owned(), ..Report::default() })
+    }
+
+    #[test]
+    fn an_older_pod_does_not_overwrite_what_the_newer_one_said() {
+        let mut reports = Reports::default();
+        for (uid, second) in [("new", 2), ("old", 1)] {
+            let (pod, report) = pod(uid, second);
+            reports.take(&pod, report);
+        }
+        assert_eq!(reports.newest().unwrap().pod_uid, "new");
+        assert_eq!(reports.version, 2);
+    }
+
+    #[test]
+    fn reports_of_pods_that_went_are_bounded() {
+        let mut reports = Reports::default();
+        for second in 0..100 {
+            let (pod, report) = pod(&format!("p{second}"), second);
+            reports.take(&pod, report);
+        }
+        assert_eq!(reports.by_pod.len(), PODS);
+        assert_eq!(reports.newest().unwrap().pod_uid, "p99");
+    }
+}

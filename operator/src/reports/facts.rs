@@ -1,0 +1,192 @@
+//! From a report to the facts of a status. Pure. Everything a pod said is cut, cleaned, deduplicated and bounded here,
+//! whatever the pod did: what comes out fits the schema.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use agentd_base::limit::{FOREIGN_CHARS, MESSAGE_CHARS, REPORTED_TOOLS, SERVERS};
+use agentd_base::report::{self, Report, ServerState};
+use agentd_base::text::clip;
+use agentd_crds::agent::{AgentStatus, ProtocolVersions, ToolsSummary};
+use agentd_crds::mcp_server::{McpServerStatus, ServerInfo, ToolDigest};
+use agentd_crds::shared::{Rejected, Reported, ReportedServer, ReportedState};
+
+/// Secret keys that a status names.
+const MISSING_SECRETS: usize = 256;
+/// Protocol versions that a status names.
+const VERSIONS: usize = 8;
+/// Capabilities that a status names.
+const CAPABILITIES: usize = 64;
+/// The longest name of a server in a document.
+const NAME_CHARS: usize = 63;
+
+/// The facts of an Agent.
+pub fn of_agent(report: &Report) -> AgentStatus {
+    let versions = report.servers.iter().filter_map(|server| {
+        let info = server.info.as_ref().filter(|_| server.state == ServerState::Connected)?;
+        Some((clip(&server.name, NAME_CHARS), clip(&info.protocol_version, NAME_CHARS)))
+    });
+    AgentStatus {
+        running_digest: digest(report.running_digest.as_deref()),
+        reported: Some(reported(report, None)),
+        protocol_versions: Some(ProtocolVersions {
+            a2a: texts(&report.a2a_versions, VERSIONS),
+            mcp: versions.take(SERVERS).collect::<BTreeMap<_, _>>(),
+        }),
+        tools: Some(ToolsSummary {
+            count: Some(number(report.tool_count)),
+            digest: digest(report.tool_digest.as_deref()),
+        }),
+        ..AgentStatus::default()
+    }
+}
+
+/// The facts of an McpServer that the operator runs, from its bridge. `name` is the McpServer's.
+pub fn of_bridge(report: &Report, name: &str) -> McpServerStatus {
+    let server = report.servers.first();
+    McpServerStatus {
+        reported: Some(Reported {
+            running_digest: digest(report.running_digest.as_deref()),
+            listens_on_all_addresses: Some(report.listens_on_all_addresses),
+            ..reported(report, Some(name))
+        }),
+        ..server.map(of_server).unwrap_or_default()
+    }
+}
+
+/// What an exchange showed of a server itself; nothing of it before the first one succeeded.
+pub fn of_server(server: &report::Server) -> McpServerStatus {
+    let Some(info) = &server.info else { return McpServerStatus::default() };
+    let mut names = BTreeSet::new();
+    let tools = server.tools.iter().filter(|tool| names.insert(tool.name.as_str())).take(REPORTED_TOOLS);
+    let tools = tools.filter_map(|tool| {
+        Some(ToolDigest { name: clip(&tool.name, FOREIGN_CHARS), digest: digest(Some(tool.digest.as_str()))? })
+    });
+    McpServerStatus {
+        server_info: Some(ServerInfo {
+            name: text(&info.name),
+            version: text(&info.version),
+            protocol_version: text(&info.protocol_version),
+            capabilities: texts(&info.capabilities, CAPABILITIES),
+        }),
+        tools: tools.collect(),
+        tool_count: Some(number(server.tool_count)),
+        resource_count: Some(number(server.resource_count)),
+        ..McpServerStatus::default()
+    }
+}
+
+/// What both kinds report. `name`: the one server has this name, whatever the pod calls it.
+fn reported(report: &Report, name: Option<&str>) -> Reported {
+    let mut names = BTreeSet::new();
+    let servers = report.servers.iter().take(if name.is_some() { 1 } else { SERVERS }).map(|server| ReportedServer {
+        name: name.map_or_else(|| clip(&server.name, NAME_CHARS), str::to_owned),
+        state: match server.state {
+            ServerState::Connecting => ReportedState::Connecting,
+            ServerState::Connected => ReportedState::Connected,
+            ServerState::Unauthorized => ReportedState::Unauthorized,
+            ServerState::Failed => ReportedState::Failed,
+        },
+        reason: server
+            .message
+            .as_deref()
+            .filter(|_| server.state != ServerState::Connected)
+            .and_then(text),
+    });
+    Reported {
+        pod_uid: text(&report.pod_uid),
+        servers: servers.filter(|server| names.insert(server.name.clone())).collect(),
+        missing_secrets: texts(&report.missing_secrets, MISSING_SECRETS),
+        rejected: report.rejected.as_ref().and_then(|rejected| {
+            Some(Rejected {
+                digest: digest(Some(rejected.digest.as_str()))?,
+                message: clip(&rejected.message, MESSAGE_CHARS),
+            })
+        }),
+        ..Reported::default()
+    }
+}
+
+fn text(value: &str) -> Option<String> {
+    (!value.is_empty()).then(|| clip(value, FOREIGN_CHARS))
+}
+
+fn texts(values: &[String], max: usize) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    values.iter().filter_map(|value| text(value)).filter(|value| seen.insert(value.clone())).take(max).collect()
+}
+
+/// A digest in the one spelling, or nothing.
+fn digest(value: Option<&str>) -> Option<String> {
+    let hex = value?.strip_prefix("sha256:")?;
+    let well_formed = hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    well_formed.then(|| format!("sha256:{hex}"))
+}
+
+fn number(value: u32) -> i32 {
+    i32::try_from(value).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(name: &str, state: ServerState) -> report::Server {
+        report::Server {
+            name: name.to_owned(),
+            state,
+            message: Some("down\nand out".to_owned()),
+            info: Some(report::ServerInfo {
+                name: "n\u{1b}[31m".to_owned(),
+                version: String::new(),
+                protocol_version: "2025-11-25".to_owned(),
+                capabilities: vec!["tools".to_owned(), "tools".to_owned()],
+            }),
+            tools: (0..300).map(|i| report::Tool { name: format!("t{i}"), digest: agentd_base::digest::of(b"x") }).collect(),
+            tool_count: 300,
+            resource_count: u32::MAX,
+        }
+    }
+
+    #[test]
+    fn whatever_a_pod_says_fits_the_schema() {
+        let report = Report {
+            pod_uid: "u".repeat(500),
+            running_digest: Some("sha256:../../etc".to_owned()),
+            missing_secrets: (0..1000).map(|i| format!("s/{i}")).collect(),
+            servers: (0..100).map(|i| server(&format!("s{}", i % 80), ServerState::Failed)).collect(),
+            tool_count: u32::MAX,
+            ..Report::default()
+        };
+        let facts = of_agent(&report);
+        let reported = facts.reported.unwrap();
+        assert_eq!(facts.running_digest, None);
+        assert_eq!(reported.servers.len(), SERVERS);
+        assert_eq!(reported.servers[0].reason.as_deref(), Some("down and out"));
+        assert_eq!(reported.missing_secrets.len(), MISSING_SECRETS);
+        assert_eq!(reported.pod_uid.unwrap().chars().count(), FOREIGN_CHARS);
+        assert_eq!(facts.tools.unwrap().count, Some(i32::MAX));
+    }
+
+    #[test]
+    fn a_servers_own_words_are_bounded_and_cleaned() {
+        let facts = of_server(&server("s", ServerState::Connected));
+        let info = facts.server_info.unwrap();
+        assert_eq!((info.name.as_deref(), info.version), (Some("n [31m"), None));
+        assert_eq!(info.capabilities, ["tools"]);
+        assert_eq!((facts.tools.len(), facts.tool_count, facts.resource_count), (REPORTED_TOOLS, Some(300), Some(i32::MAX)));
+    }
+
+    #[test]
+    fn a_bridge_speaks_of_its_own_server_only() {
+        let report = Report {
+            servers: vec![server("another", ServerState::Connected), server("more", ServerState::Failed)],
+            listens_on_all_addresses: true,
+            ..Report::default()
+        };
+        let facts = of_bridge(&report, "fs");
+        let reported = facts.reported.unwrap();
+        assert_eq!(reported.servers, [ReportedServer { name: "fs".to_owned(), state: ReportedState::Connected, reason: None }]);
+        assert_eq!(reported.listens_on_all_addresses, Some(true));
+        assert_eq!(facts.tool_count, Some(300));
+    }
+}
