@@ -21,6 +21,7 @@ use agentd_base::readiness::Readiness;
 use agentd_identity::Authority;
 use futures::{Stream, StreamExt as _};
 use kube::Client;
+use tokio::time::Instant;
 
 use crate::authority_store::{self, StoreError};
 use crate::events::Events;
@@ -211,16 +212,21 @@ async fn keep(
     readiness: &Readiness,
     metrics: &metrics::Metrics,
 ) -> sign::SignError {
+    let mut due = Instant::now() + signer.renew_own_after();
     loop {
-        let due = tokio::time::sleep(signer.renew_own_after());
         let renewed = tokio::select! {
-            () = due => signer.renew_own(),
-            changed = next_usable(authorities, readiness) => {
-                metrics.root(&changed);
+            () = tokio::time::sleep_until(due) => signer.renew_own(),
+            read = next_usable(authorities, readiness) => {
+                // A watch that begins again shows what is known already.
+                if read.bundle() == signer.authority().bundle() {
+                    continue;
+                }
+                metrics.root(&read);
                 tracing::info!(event = "issuer.authority.changed");
-                signer.replace(changed)
+                signer.replace(read)
             }
         };
+        due = Instant::now() + signer.renew_own_after();
         match renewed {
             Err(error @ sign::SignError::TrustDomain(_)) => return error,
             // What is there goes on; the next change or third of its life tries again.

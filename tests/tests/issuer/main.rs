@@ -1,394 +1,34 @@
 //! The issuer against a real API server: real tokens, real owner chains made by the real controllers, with the rights
 //! that the chart gives it. No node is needed: a pod has its identity claims before it runs.
+#![allow(clippy::disallowed_methods)] // The issuer under test is on loopback.
+
+mod install;
+mod judges;
+mod objects;
 
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
-use agentd_base::clock::{self, Clock as _, SystemClock};
+use agentd_base::clock::{Clock as _, SystemClock};
 use agentd_base::drain::Drain;
-use agentd_base::issuance::{self, Refusal, SvidRequest, SvidResponse, reason};
-use agentd_identity::request::new_key_and_csr;
+use agentd_base::issuance::reason;
 use agentd_identity::tls::client_config_without_svid;
-use agentd_identity::{Authority, Bundle, IdentitySource, SpiffeId, Svid};
+use agentd_identity::{Authority, IdentitySource, SpiffeId};
 use agentd_operator::authority_store::{self, StoreError};
-use agentd_operator::issuer::{Issuer, IssuerArgs, IssuerError};
-use agentd_tests::cluster::{cluster, repository};
-use agentd_tests::command::run;
+use agentd_tests::cluster::cluster;
 use agentd_tests::namespace::Namespace;
 use futures::StreamExt as _;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Bytes;
-use hyper_util::rt::TokioIo;
-use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{DeleteParams, DynamicObject, PostParams};
+use kube::Api;
+use kube::api::DeleteParams;
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client, ResourceExt as _};
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
-const RELEASE: &str = "plum";
-const TTL: Duration = Duration::from_secs(3600);
-const LIMIT: Duration = Duration::from_secs(30);
-
-/// An install of the chart's ServiceAccounts and rights, without its Deployments.
-struct Install {
-    namespace: Namespace,
-    client: Client,
-    rbac: String,
-}
-
-impl Install {
-    async fn new() -> Self {
-        static CRDS: std::sync::Once = std::sync::Once::new();
-        CRDS.call_once(|| {
-            let _ = cluster()
-                .kubectl(
-                    ["apply", "--server-side", "-f"]
-                        .map(std::ffi::OsString::from)
-                        .into_iter()
-                        .chain([repository().join("crds/generated").into()]),
-                )
-                .ok();
-            let _ = cluster()
-                .kubectl([
-                    "wait",
-                    "--for=condition=Established",
-                    "crd/agents.agentd.io",
-                    "crd/mcpservers.agentd.io",
-                ])
-                .ok();
-        });
-        let namespace = Namespace::new("issuer");
-        let chart = repository().join("charts/agentd");
-        let rbac = cluster()
-            .helm([
-                "template".as_ref(),
-                RELEASE.as_ref(),
-                chart.as_os_str(),
-                "--namespace".as_ref(),
-                namespace.name().as_ref(),
-                "--show-only".as_ref(),
-                "templates/rbac.yaml".as_ref(),
-            ])
-            .ok();
-        let _ = cluster().apply(&rbac).ok();
-        Self {
-            namespace,
-            client: cluster().client().await,
-            rbac,
-        }
-    }
-
-    fn name(&self) -> &str {
-        self.namespace.name()
-    }
-
-    fn audience(&self) -> String {
-        format!("agentd:{}/{RELEASE}", self.name())
-    }
-
-    /// A client with the rights of `<release>-<component>`.
-    async fn client_of(&self, component: &str) -> Client {
-        let account = format!("{RELEASE}-{component}");
-        let token = token(&self.client, self.name(), &account, None, None).await;
-        let mut config = cluster().config().await;
-        config.auth_info = kube::config::AuthInfo {
-            token: Some(token.into()),
-            ..kube::config::AuthInfo::default()
-        };
-        Client::try_from(config).unwrap()
-    }
-
-    async fn bind(&self) -> Issuer {
-        let any = "127.0.0.1:0".parse().unwrap();
-        let args = IssuerArgs {
-            client: self.client_of("issuer").await,
-            release: RELEASE.to_owned(),
-            namespace: self.name().to_owned(),
-            cluster_domain: "cluster.local".to_owned(),
-            svid_ttl: TTL,
-            listen: any,
-            admin: any,
-            pod_name: None,
-            clock: clock::system(),
-        };
-        Issuer::bind(args).await.unwrap()
-    }
-
-    async fn ensure(&self) -> authority_store::Ensured {
-        let controllers = self.client_of("controllers").await;
-        authority_store::ensure(&controllers, self.name(), RELEASE, None, SystemClock.now())
-            .await
-            .unwrap()
-    }
-
-    /// A running issuer with an authority.
-    async fn start(&self) -> Running {
-        let Ensured { authority, .. } = self.ensure().await;
-        self.serve(self.bind().await, authority.bundle().clone()).await
-    }
-
-    async fn serve(&self, issuer: Issuer, bundle: Bundle) -> Running {
-        let (address, admin) = (issuer.local_addr().unwrap(), issuer.admin_addr().unwrap());
-        let drain = Drain::new();
-        let serving = tokio::spawn(issuer.serve(drain.watch()));
-        let id =
-            SpiffeId::of_service_account(bundle.trust_domain(), self.name(), &format!("{RELEASE}-issuer"))
-                .unwrap();
-        let running = Running {
-            address,
-            admin,
-            id,
-            bundle,
-            drain,
-            serving,
-        };
-        running.ready().await;
-        running
-    }
-}
-
-use authority_store::Ensured;
-
-impl Drop for Install {
-    fn drop(&mut self) {
-        // What is not in the namespace.
-        for kind in ["clusterrole", "clusterrolebinding"] {
-            let names = self
-                .rbac
-                .lines()
-                .filter_map(|line| line.strip_prefix("  name: agentd:"));
-            for name in names.collect::<std::collections::BTreeSet<_>>() {
-                let _ = cluster().kubectl(["delete", kind, &format!("agentd:{name}"), "--ignore-not-found"]);
-            }
-        }
-    }
-}
-
-struct Running {
-    address: std::net::SocketAddr,
-    admin: std::net::SocketAddr,
-    id: SpiffeId,
-    bundle: Bundle,
-    drain: Drain,
-    serving: JoinHandle<Result<(), IssuerError>>,
-}
-
-impl Running {
-    async fn stop(self) {
-        assert!(self.drain.run(LIMIT).await);
-        self.serving.await.unwrap().unwrap();
-    }
-
-    async fn admin(&self, path: &str) -> (u16, String) {
-        let stream = TcpStream::connect(self.admin).await.unwrap();
-        let (mut send, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .unwrap();
-        tokio::spawn(connection);
-        let request = http::Request::get(path)
-            .header("host", "x")
-            .body(Full::<Bytes>::default())
-            .unwrap();
-        let response = send.send_request(request).await.unwrap();
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, String::from_utf8_lossy(&body).into_owned())
-    }
-
-    async fn ready(&self) {
-        let ready = async {
-            while self.admin("/readyz").await.0 != 200 {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(LIMIT, ready)
-            .await
-            .expect("the issuer becomes ready");
-    }
-
-    /// Asks as `agentd` does: TLS to an exact SPIFFE ID, the token as bearer.
-    async fn ask(&self, token: &str) -> Result<(SvidResponse, Svid), (u16, Refusal)> {
-        let source = IdentitySource::new(self.bundle.trust_domain().clone());
-        source.set_bundle(self.bundle.clone()).unwrap();
-        let connector = TlsConnector::from(Arc::new(client_config_without_svid(&source, self.id.clone())));
-        let stream = TcpStream::connect(self.address).await.unwrap();
-        let stream = connector
-            .connect("issuer".try_into().unwrap(), stream)
-            .await
-            .unwrap();
-        let (mut send, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .unwrap();
-        tokio::spawn(connection);
-        let (key, csr) = new_key_and_csr().unwrap();
-        let body = serde_json::to_vec(&SvidRequest { csr }).unwrap();
-        let request = http::Request::post(issuance::PATH)
-            .header("host", "x")
-            .header("authorization", format!("Bearer {token}"))
-            .body(Full::<Bytes>::from(body))
-            .unwrap();
-        let response = send.send_request(request).await.unwrap();
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        if status != 200 {
-            return Err((status, serde_json::from_slice(&body).unwrap()));
-        }
-        let answer: SvidResponse = serde_json::from_slice(&body).unwrap();
-        let now = SystemClock.now();
-        let svid = Svid::from_pem(answer.certificates.as_bytes(), key.as_bytes(), &self.bundle, now).unwrap();
-        Ok((answer, svid))
-    }
-
-    #[track_caller]
-    fn refused(result: Result<(SvidResponse, Svid), (u16, Refusal)>) -> (u16, String, String) {
-        let (status, refusal) = result.expect_err("a refusal");
-        (status, refusal.reason, refusal.message)
-    }
-}
-
-/// A token of a ServiceAccount; for the API server itself when no audience is given.
-async fn token(
-    client: &Client,
-    namespace: &str,
-    account: &str,
-    audience: Option<&str>,
-    pod: Option<&Pod>,
-) -> String {
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
-    let request = TokenRequest {
-        spec: TokenRequestSpec {
-            audiences: audience.map(str::to_owned).into_iter().collect(),
-            expiration_seconds: Some(3600),
-            bound_object_ref: pod.map(|pod| BoundObjectReference {
-                api_version: Some("v1".to_owned()),
-                kind: Some("Pod".to_owned()),
-                name: pod.metadata.name.clone(),
-                uid: pod.metadata.uid.clone(),
-            }),
-        },
-        ..TokenRequest::default()
-    };
-    let answer = accounts
-        .create_token_request(account, &PostParams::default(), &request)
-        .await
-        .unwrap();
-    answer.status.unwrap().token
-}
-
-/// The first pod with a label; controllers make it when they get to it.
-async fn pod_of(client: &Client, namespace: &str, app: &str) -> Pod {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let mut seen =
-        Box::pin(watcher(pods, watcher::Config::default().labels(&format!("app={app}"))).applied_objects());
-    let pod = tokio::time::timeout(LIMIT, seen.next())
-        .await
-        .expect("a pod appears");
-    pod.unwrap().unwrap()
-}
-
-const POD_SPEC: &str = r"
-    serviceAccountName: ACCOUNT
-    securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
-    containers:
-      - name: main
-        image: registry.local/nothing:1
-        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-";
-
-fn pod_spec(account: &str, indent: usize) -> String {
-    let spec = POD_SPEC.replace("ACCOUNT", account);
-    spec.lines()
-        .map(|line| format!("{}{line}\n", " ".repeat(indent)))
-        .collect()
-}
-
-fn account(name: &str, label: Option<&str>) -> String {
-    let labels = label
-        .map(|label| format!("  labels: {{{label}}}\n"))
-        .unwrap_or_default();
-    format!(
-        "---\napiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {name}\n  namespace: NAMESPACE\n{labels}"
-    )
-}
-
-fn agent(name: &str, account: Option<&str>) -> String {
-    let account = account
-        .map(|name| format!("  serviceAccount: {{name: {name}}}\n"))
-        .unwrap_or_default();
-    format!(
-        "---\napiVersion: agentd.io/v1alpha1\nkind: Agent\nmetadata: {{name: {name}, namespace: NAMESPACE}}\nspec:\n  \
-         instruction: Help.\n  intelligence:\n    endpoints: [{{name: m, url: 'https://model.example/v1'}}]\n    model: m\n  \
-         run: {{mode: Service}}\n{account}"
-    )
-}
-
-fn server(name: &str) -> String {
-    format!(
-        "---\napiVersion: agentd.io/v1alpha1\nkind: McpServer\nmetadata: {{name: {name}, namespace: NAMESPACE}}\nspec:\n  \
-         deployment: {{image: 'registry.local/nothing:1', transport: http, port: 8080}}\n"
-    )
-}
-
-/// What the operator makes for an Agent or McpServer, as far as the issuer looks at it.
-fn made(kind: &str, object: &DynamicObject, name: &str, account: &str) -> String {
-    let owner = format!(
-        "ownerReferences: [{{apiVersion: agentd.io/v1alpha1, kind: {kind}, name: {}, uid: {}, controller: true}}]",
-        object.name_any(),
-        object.uid().unwrap()
-    );
-    format!(
-        "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  namespace: NAMESPACE\n  {owner}\nspec:\n  \
-         selector: {{app: {name}}}\n  ports: [{{port: 8443}}]\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  \
-         name: {name}\n  namespace: NAMESPACE\n  {owner}\nspec:\n  selector: {{matchLabels: {{app: {name}}}}}\n  \
-         template:\n    metadata: {{labels: {{app: {name}}}}}\n    spec:{}",
-        pod_spec(account, 2)
-    )
-}
-
-fn bare_pod(name: &str, account: &str) -> String {
-    format!(
-        "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: NAMESPACE, labels: {{app: {name}}}}}\n\
-         spec:{}",
-        pod_spec(account, 0)
-    )
-}
-
-async fn object(client: &Client, namespace: &str, kind: &str, name: &str) -> DynamicObject {
-    agentd_tests::wait::resources(client, namespace, kind)
-        .get(name)
-        .await
-        .unwrap()
-}
-
-/// URI and DNS names of the leaf as OpenSSL prints them, after its strictest verification.
-fn judged_by_openssl(answer: &SvidResponse) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("ca.pem"), &answer.bundle).unwrap();
-    std::fs::write(folder.path().join("leaf.pem"), &answer.certificates).unwrap();
-    for purpose in ["sslserver", "sslclient"] {
-        let mut command = Command::new("openssl");
-        command.current_dir(folder.path());
-        run(command.args([
-            "verify",
-            "-x509_strict",
-            "-purpose",
-            purpose,
-            "-CAfile",
-            "ca.pem",
-            "leaf.pem",
-        ]))
-        .ok();
-    }
-    let mut command = Command::new("openssl");
-    command.current_dir(folder.path());
-    run(command.args(["x509", "-in", "leaf.pem", "-noout", "-ext", "subjectAltName"])).ok()
-}
+use install::{Install, LIMIT, RELEASE, Running};
+use judges::{judged_by_openssl, parsed_by_py_spiffe};
+use objects::{account, agent, bare_pod, made, object, pod_of, pod_spec, server, token};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ca_is_made_once_and_the_issuer_waits_for_it() {
@@ -553,39 +193,13 @@ async fn a_labelled_account_gets_an_identity_that_third_parties_read() {
     running.stop().await;
 }
 
-fn parsed_by_py_spiffe(answer: &SvidResponse, svid: &Svid, id: &str) {
-    let python = std::env::var_os("TEST_PYTHON").unwrap_or_else(|| {
-        let folder = run(Command::new(repository().join("tests/scripts/peers.sh")).arg("python")).ok();
-        std::path::Path::new(folder.trim())
-            .join("bin/python")
-            .into_os_string()
-    });
-    let folder = tempfile::tempdir().unwrap();
-    for (name, text) in [
-        ("svid.pem", &answer.certificates),
-        ("key.pem", &*svid.key_pem()),
-        ("bundle.pem", &answer.bundle),
-    ] {
-        std::fs::write(folder.path().join(name), text).unwrap();
-    }
-    let script = "import sys\nfrom spiffe import TrustDomain, X509Bundle, X509Svid\n\
-                  svid = X509Svid.parse(open('svid.pem', 'rb').read(), open('key.pem', 'rb').read())\n\
-                  domain = TrustDomain(svid.spiffe_id.trust_domain.name)\n\
-                  X509Bundle.parse(domain, open('bundle.pem', 'rb').read())\nprint(svid.spiffe_id)\n";
-    let shown = run(Command::new(python)
-        .current_dir(folder.path())
-        .args(["-c", script]))
-    .ok();
-    assert_eq!(shown.trim(), id);
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_issuer_refuses() {
     let install = Install::new().await;
     let running = install.start().await;
     let (client, space) = (&install.client, Namespace::new("refused"));
-    let audience = install.audience();
-    let audience = Some(audience.as_str());
+    let ours = install.audience();
+    let audience = Some(ours.as_str());
     space.apply(
         &[
             agent("triage", None),
@@ -608,7 +222,7 @@ async fn what_the_issuer_refuses() {
             (401, reason::TOKEN_INVALID),
             "{message}"
         );
-        assert!(message.contains(audience.unwrap()), "{message}");
+        assert!(message.contains(&ours), "{message}");
     }
     // No token, and one that nobody signed.
     for text in ["x", "e30.e30.e30"] {
