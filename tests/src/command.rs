@@ -21,7 +21,6 @@ impl Finished {
     ///
     /// # Panics
     /// When it did not, with all that it said.
-    #[must_use]
     pub fn ok(self) -> String {
         assert!(self.code == 0, "{self}");
         self.stdout

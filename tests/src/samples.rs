@@ -57,7 +57,7 @@ pub fn reach_outside(namespace: &str) {
         .arg(namespace)
         .env("PATH", format!("{}:{tools}", cluster().tools().display()))
         .env("KUBECONFIG", cluster().kubeconfig()));
-    let _ = finished.ok();
+    finished.ok();
 }
 
 /// A namespace with all samples applied and Ready.

@@ -13,21 +13,37 @@ const CRD_BYTES: usize = 200_000;
 #[test]
 fn issuer_and_controllers_run_under_names_of_their_own() {
     let (release, namespace) = (install::release(), install::namespace());
-    let deployments = cluster().kubectl(["--namespace", &namespace, "get", "deployments", "-o", "json"]).ok();
+    let deployments = cluster()
+        .kubectl(["--namespace", &namespace, "get", "deployments", "-o", "json"])
+        .ok();
     let list: Value = serde_json::from_str(&deployments).expect("JSON");
     let found: Vec<(String, Value)> = list["items"]
         .as_array()
         .expect("items")
         .iter()
-        .map(|each| (each["metadata"]["name"].as_str().expect("a name").to_owned(), each["status"]["readyReplicas"].clone()))
+        .map(|each| {
+            (
+                each["metadata"]["name"].as_str().expect("a name").to_owned(),
+                each["status"]["readyReplicas"].clone(),
+            )
+        })
         .collect();
-    assert_eq!(found, [(format!("{release}-controllers"), 1.into()), (format!("{release}-issuer"), 2.into())]);
+    assert_eq!(
+        found,
+        [
+            (format!("{release}-controllers"), 1.into()),
+            (format!("{release}-issuer"), 2.into())
+        ]
+    );
     for kind in ["clusterroles", "clusterrolebindings"] {
         let label = format!("app.kubernetes.io/instance={release}");
         let names = cluster().kubectl(["get", kind, "-l", &label, "-o", "name"]).ok();
         assert_eq!(names.lines().count(), 2, "{names}");
         for name in names.lines() {
-            assert!(name.contains(&format!("agentd:{namespace}:{release}:")), "N02: {name}");
+            assert!(
+                name.contains(&format!("agentd:{namespace}:{release}:")),
+                "N02: {name}"
+            );
         }
     }
 }
@@ -35,7 +51,9 @@ fn issuer_and_controllers_run_under_names_of_their_own() {
 #[test]
 fn p13_crds_are_small_enough_for_client_side_apply_and_have_nothing_to_warn_of() {
     for name in ["agents.agentd.io", "mcpservers.agentd.io"] {
-        let live = cluster().kubectl(["get", "customresourcedefinition", name, "-o", "json"]).ok();
+        let live = cluster()
+            .kubectl(["get", "customresourcedefinition", name, "-o", "json"])
+            .ok();
         let live: Value = serde_json::from_str(&live).expect("JSON");
         let spec = serde_json::to_vec(&live["spec"]).expect("JSON");
         assert!(spec.len() < CRD_BYTES, "{name} has {} bytes", spec.len());
@@ -54,7 +72,12 @@ fn p13_crds_are_small_enough_for_client_side_apply_and_have_nothing_to_warn_of()
 
 #[test]
 fn install_yaml_and_its_kustomization_are_whole() {
-    let built = cluster().kubectl(["kustomize", repository().join("manifests").to_str().expect("UTF-8")]).ok();
+    let built = cluster()
+        .kubectl([
+            "kustomize",
+            repository().join("manifests").to_str().expect("UTF-8"),
+        ])
+        .ok();
     for kind in ["CustomResourceDefinition", "Deployment", "ClusterRole", "Service"] {
         assert!(built.contains(&format!("kind: {kind}\n")), "{kind}");
     }
@@ -68,5 +91,8 @@ fn the_runtime_is_one_small_static_file() {
     assert!(bytes < RUNTIME_BYTES, "{bytes} bytes");
     let linked = run(std::process::Command::new("ldd").arg(&path));
     let said = linked.stdout.clone() + &linked.stderr;
-    assert!(said.contains("statically linked") || said.contains("not a dynamic executable"), "{said}");
+    assert!(
+        said.contains("statically linked") || said.contains("not a dynamic executable"),
+        "{said}"
+    );
 }

@@ -128,7 +128,7 @@ async fn p01_pods_keep_to_the_restricted_standard_and_hold_no_kubernetes_token()
             }
         }
     }
-    let _ = namespace
+    namespace
         .kubectl(&["wait", "--for=condition=Ready", "pod", "--all", "--timeout=10s"])
         .ok();
 }
@@ -325,7 +325,7 @@ async fn deletion_leaves_nothing_but_what_retain_says() {
     );
     let agents = wait::resources(&client, namespace.name(), "Agent");
     wait::for_condition(&agents, "keeper", "Ready", "True", "", Duration::from_secs(60)).await;
-    let _ = namespace
+    namespace
         .kubectl(&[
             "delete",
             "--cascade=foreground",

@@ -26,7 +26,7 @@ fn javascript_pod(name: &str, program: &str) -> String {
 fn in_a_pod(namespace: &Namespace, name: &str, program: &str) -> String {
     namespace.apply(&javascript_pod(name, program));
     let pod = format!("pod/{name}");
-    let _ = namespace
+    namespace
         .kubectl(&[
             "wait",
             "--for=jsonpath={.status.phase}=Succeeded",
@@ -157,7 +157,7 @@ async fn the_issuer_refuses_accounts_that_are_not_for_calling() {
     // The agent's own account, without a pod that shows it: with the label on it, and without.
     let refused = fetch_identity(namespace.name(), "demo-agent").expect_err("an account that an Agent uses");
     assert!(refused.contains("demo-agent"), "{refused}");
-    let _ = namespace
+    namespace
         .kubectl(&[
             "label",
             "serviceaccount",

@@ -48,16 +48,16 @@ async fn agents_work_and_status_holds_while_operator_and_issuer_are_killed() {
                 .chain(arguments.iter().copied()),
         )
     };
-    let _ = kubectl(&["delete", "pods", "-l", &label, "--grace-period=0", "--force"]).ok();
+    kubectl(&["delete", "pods", "-l", &label, "--grace-period=0", "--force"]).ok();
     let answer = ask(&url, &id, "What is 20 plus 3?", &caller).ok();
     assert_eq!(answer.trim(), "The tool says: The sum of 20 and 3 is 23.");
     for component in ["controllers", "issuer"] {
         let deployment = format!("deployment/{}-{component}", install::release());
-        let _ = kubectl(&["rollout", "status", &deployment, "--timeout=120s"]).ok();
+        kubectl(&["rollout", "status", &deployment, "--timeout=120s"]).ok();
     }
     // A change needs the new operator, so it is there when this holds; then everything is as before.
     let patch = r#"{"spec":{"limits":{"steps":21}}}"#;
-    let _ = namespace
+    namespace
         .kubectl(&["patch", "agents.agentd.io", "demo", "--type=merge", "-p", patch])
         .ok();
     let agents = wait::resources(&client, namespace.name(), "Agent");
@@ -116,7 +116,7 @@ async fn a_missing_secret_is_named_and_used_as_soon_as_it_is_mounted() {
     let namespace = Namespace::new("secret");
     reach_outside(namespace.name());
     let token = json(&namespace, "secret/model-token");
-    let _ = namespace.kubectl(&["delete", "secret", "model-token"]).ok();
+    namespace.kubectl(&["delete", "secret", "model-token"]).ok();
     for (_, yaml) in samples(namespace.name()) {
         let _ = cluster().apply(&yaml).ok();
     }
@@ -126,7 +126,7 @@ async fn a_missing_secret_is_named_and_used_as_soon_as_it_is_mounted() {
     assert!(message.contains("model-token"), "{message}");
     wait::for_condition(&agents, "demo", "Ready", "False", "", MINUTE).await;
     // The pod runs all the while.
-    let _ = namespace
+    namespace
         .kubectl(&[
             "wait",
             "--for=jsonpath={.status.phase}=Running",
@@ -156,7 +156,7 @@ async fn a_mistake_is_named_what_runs_goes_on_and_the_fix_rolls_out_by_itself() 
     let agents = wait::resources(&client, namespace.name(), "Agent");
     let wrong =
         r#"[{"op":"replace","path":"/spec/intelligence/endpoints/0/url","value":"http://model.example/v1"}]"#;
-    let _ = namespace
+    namespace
         .kubectl(&["patch", "agents.agentd.io", "demo", "--type=json", "-p", wrong])
         .ok();
     let message = wait::for_condition(&agents, "demo", "Accepted", "False", "InvalidSpec", MINUTE).await;
@@ -174,17 +174,17 @@ async fn a_mistake_is_named_what_runs_goes_on_and_the_fix_rolls_out_by_itself() 
     ]));
     assert_eq!(said.code, 2, "{said}");
     assert_eq!(said.stdout, "");
-    let lesson = message.split("; ").next_back().expect("a remedy");
+    let lesson = message.rsplit("; ").next().expect("a remedy");
     assert!(
         said.stderr.contains(lesson.trim_end_matches('.')),
         "in the cluster: {message}\non the machine: {said}"
     );
     // What runs goes on.
-    let _ = namespace
+    namespace
         .kubectl(&["rollout", "status", "deployment/demo-agent", "--timeout=5s"])
         .ok();
     let right = r#"[{"op":"replace","path":"/spec/intelligence/endpoints/0/url","value":"https://model.agentd-demo-outside.svc:8443/v1"}]"#;
-    let _ = namespace
+    namespace
         .kubectl(&["patch", "agents.agentd.io", "demo", "--type=json", "-p", right])
         .ok();
     wait::for_condition(&agents, "demo", "Ready", "True", "", MINUTE).await;
@@ -205,7 +205,7 @@ async fn s11_s02_the_cause_of_a_pod_that_does_not_come_up_is_in_the_message() {
     namespace.apply(
         "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: none, namespace: NAMESPACE}\nspec: {hard: {pods: \"0\"}}\n",
     );
-    let _ = namespace
+    namespace
         .kubectl(&[
             "patch",
             "agents.agentd.io",
@@ -217,7 +217,7 @@ async fn s11_s02_the_cause_of_a_pod_that_does_not_come_up_is_in_the_message() {
         .ok();
     let message = wait::for_condition(&agents, "demo", "Ready", "False", "QuotaExceeded", MINUTE).await;
     assert!(message.contains("none"), "it names the quota: {message}");
-    let _ = namespace.kubectl(&["delete", "resourcequota", "none"]).ok();
+    namespace.kubectl(&["delete", "resourcequota", "none"]).ok();
     for file in [
         "mcpserver-everything.yaml",
         "mcpserver-remote.yaml",
@@ -263,7 +263,7 @@ async fn no_secret_and_no_key_is_in_a_configmap_a_log_a_status_or_an_event() {
         status["url"].as_str().expect("a URL"),
         status["spiffeID"].as_str().expect("an ID"),
     );
-    let _ = ask(url, id, "What is 2 plus 40?", &caller).ok();
+    ask(url, id, "What is 2 plus 40?", &caller).ok();
 
     let mut said = namespace
         .kubectl(&[
