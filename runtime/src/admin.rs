@@ -2,22 +2,23 @@
 //! was written by a caller, a model or a server, and no secret.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use agentd_a2a::server::{Bounds, Handler};
 use agentd_base::clock::SharedClock;
 use agentd_base::readiness::Readiness;
 use agentd_identity::{IdentitySource, SpiffeId};
 use agentd_net::issuer::Renewal;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;
-use crate::server::{Body, Bounds, Handler};
 
 /// Probes and scrapes come from a few places, one request at a time.
-pub const BOUNDS: Bounds = Bounds { connections: 64, streams: 16 };
+pub const BOUNDS: Bounds = Bounds { connections: 64, streams: 16, linger: Duration::from_secs(5) };
 
 /// The identity as `/readyz` sees it.
 #[derive(Clone)]
@@ -65,7 +66,7 @@ impl Admin {
         blockers
     }
 
-    fn answer(&self, method: &Method, path: &str) -> Response<Body> {
+    fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
         if method != Method::GET && method != Method::HEAD {
             return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
         }
@@ -85,7 +86,9 @@ impl Admin {
 }
 
 impl Handler for Admin {
-    async fn handle(&self, _: Option<Arc<SpiffeId>>, request: Request<Incoming>) -> Response<Body> {
+    type Body = Full<Bytes>;
+
+    async fn handle(&self, _: Option<Arc<SpiffeId>>, request: Request<Incoming>) -> Response<Full<Bytes>> {
         self.answer(request.method(), request.uri().path())
     }
 
@@ -94,9 +97,8 @@ impl Handler for Admin {
     }
 }
 
-fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
-    let body = Full::new(text.into()).map_err(|never| match never {}).boxed_unsync();
-    let mut response = Response::new(body);
+fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(text.into()));
     *response.status_mut() = status;
     let kind = header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -105,6 +107,8 @@ fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt as _;
+
     use super::*;
 
     async fn get(admin: &Admin, path: &str) -> (u16, String) {

@@ -13,7 +13,6 @@ pub mod metrics;
 pub mod pod;
 pub mod reload;
 pub mod report;
-pub mod server;
 pub mod signals;
 pub mod supervisor;
 pub mod worker;

@@ -53,8 +53,11 @@ fn filter(level: LogLevel) -> Targets {
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
     };
+    // Its faults reach us as errors, which are logged by those who know what they mean.
+    let sdk = if level >= LevelFilter::DEBUG { LevelFilter::WARN } else { LevelFilter::OFF };
     Targets::new()
         .with_default(level.min(LevelFilter::WARN))
+        .with_target("rmcp", sdk)
         .with_target("agentd", level)
         .with_target(AUDIT, LevelFilter::INFO)
 }
@@ -127,8 +130,13 @@ struct Fields(Map<String, Value>);
 
 impl Fields {
     fn put(&mut self, field: &Field, value: Value) {
-        // `r#type` and friends are written without their escape.
-        self.0.insert(field.name().trim_start_matches("r#").to_owned(), value);
+        let name = match field.name() {
+            // One name for one thing (contract/runtime.md section 14).
+            "error" => "err",
+            "run.id" => "run_id",
+            name => name.trim_start_matches("r#"),
+        };
+        self.0.insert(name.to_owned(), value);
     }
 }
 
@@ -187,14 +195,15 @@ mod tests {
         let lines = lines(LogLevel::Info, || {
             let span = tracing::info_span!("turn", run.id = "r1");
             let _entered = span.enter();
-            tracing::info!(event = "turn.done", steps = 3, "it\nended");
+            tracing::info!(event = "turn.done", steps = 3, error = "e", "it\nended");
             tracing::debug!(event = "turn.round");
         });
         assert_eq!(lines.len(), 1);
         let line = &lines[0];
         assert_eq!(line["event"], "turn.done");
-        assert_eq!(line["run.id"], "r1");
+        assert_eq!(line["run_id"], "r1");
         assert_eq!(line["steps"], 3);
+        assert_eq!(line["err"], "e");
         assert_eq!(line["message"], "it\nended");
         assert_eq!(line["comp"], "test");
         assert_eq!(line["pid"], 7);
@@ -206,6 +215,7 @@ mod tests {
         let lines = lines(LogLevel::Error, || {
             tracing::info!(target: AUDIT, event = "audit", tool = "echo");
             tracing::warn!(target: "agentd::x", event = "x");
+            tracing::error!(target: "rmcp::transport::worker", "quit");
             tracing::warn!(target: "hyper::proto", "closed");
         });
         let events: Vec<_> = lines.iter().map(|line| line["event"].clone()).collect();

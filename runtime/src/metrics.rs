@@ -1,11 +1,12 @@
 //! The metrics of one process: one registry, passed along. No label holds anything a caller, a model or a server wrote;
 //! server names come from the document.
 
+use agentd_agent::Status;
 use agentd_base::report::ServerState;
 use agentd_mcp::ServersView;
 use prometheus::{Encoder as _, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
-use crate::worker::frame::{ModelCalled, ToolCalled, TurnStatus};
+use crate::worker::frame::{ModelCalled, ToolCalled};
 
 /// What is counted. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -68,14 +69,14 @@ impl Metrics {
     }
 
     /// A turn has ended.
-    pub fn turn(&self, status: TurnStatus) {
+    pub fn turn(&self, status: Status) {
         self.turns.with_label_values(&[status.label()]).inc();
     }
 
     /// A worker ended in the middle of a turn.
     pub fn crash(&self) {
         self.crashes.inc();
-        self.turn(TurnStatus::Failed);
+        self.turn(Status::Failed);
     }
 
     /// A tool call has ended.
@@ -135,7 +136,7 @@ mod tests {
     #[test]
     fn the_names_are_accepted_and_counted() {
         let metrics = Metrics::new().unwrap();
-        metrics.turn(TurnStatus::Completed);
+        metrics.turn(Status::Completed);
         metrics.crash();
         metrics.reload(false, 3);
         let text = String::from_utf8(metrics.render(true)).unwrap();

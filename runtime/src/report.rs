@@ -42,7 +42,7 @@ pub fn start(
     report: watch::Receiver<Report>,
 ) -> Result<tokio::task::AbortHandle, String> {
     let destination = Destination::declared(&to.url, Declared::Internal).map_err(|error| error.to_string())?;
-    let server: SpiffeId = to.server_id.parse().map_err(|error: agentd_identity::id::IdError| error.to_string())?;
+    let server: SpiffeId = to.server_id.parse().map_err(|error: agentd_identity::IdError| error.to_string())?;
     Ok(tokio::spawn(run(destination, server, source, report)).abort_handle())
 }
 

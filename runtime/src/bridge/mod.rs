@@ -8,6 +8,8 @@ pub mod proxy;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use agentd_a2a::limit::LINGER;
+use agentd_a2a::server::{Bounds, Server};
 use agentd_base::class::exit;
 use agentd_base::clock;
 use agentd_base::drain::Drain;
@@ -30,14 +32,13 @@ use crate::metrics::Metrics;
 use crate::pod::Pod;
 use crate::reload::{LiveHalf, Settings, bundle_of};
 use crate::report;
-use crate::server::{Bounds, Server};
 use crate::signals::{Event, Signals};
 
 /// The bridge's configuration of this moment.
 pub type BridgeSettings = Settings<BridgeDocument>;
 
 /// An agent and its workers hold a few connections each; a server's callers are the agents of a namespace.
-const BOUNDS: Bounds = Bounds { connections: 1024, streams: 256 };
+const BOUNDS: Bounds = Bounds { connections: 1024, streams: 256, linger: LINGER };
 
 /// What a bridge starts with.
 pub struct Start {
@@ -97,12 +98,11 @@ async fn serve(start: Start) -> Result<u8, StartError> {
     let drain = Drain::new();
     let bind = |address| move |source| StartError::Bind { address, source };
     let tls = server_config(&identity.source, ClientAuth::Requested);
-    let server = Server::bind(document.listen, Some(tls), BOUNDS).await.map_err(bind(document.listen))?;
+    let server = Server::bind("bridge", document.listen, Some(tls), BOUNDS).await.map_err(bind(document.listen))?;
     let (reachable, changes) = watch::channel(true);
     let proxy =
         Proxy::new(follow.clone(), document.upstream_port, &document.upstream_path, reachable, metrics.clone())
             .map_err(StartError::Upstream)?;
-    tracing::info!(event = "bridge.listen", address = %server.local_addr());
     tokio::spawn(server.serve(proxy, drain.watch()));
     readiness.release("listener");
 
@@ -110,8 +110,7 @@ async fn serve(start: Start) -> Result<u8, StartError> {
     if let Some(address) = document.observability.metrics_addr {
         let admin =
             Admin { readiness: readiness.clone(), identity: Some(identity.health()), metrics: metrics.clone() };
-        let server = Server::bind(address, None, admin::BOUNDS).await.map_err(bind(address))?;
-        tracing::info!(event = "metrics.serving", address = %server.local_addr());
+        let server = Server::bind("metrics", address, None, admin::BOUNDS).await.map_err(bind(address))?;
         tokio::spawn(server.serve(admin, admin_drain.watch()));
     }
 

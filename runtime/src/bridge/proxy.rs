@@ -4,19 +4,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agentd_a2a::server::Handler;
 use agentd_identity::SpiffeId;
 use agentd_net::{Declared, Destination, HttpClient, NetError, Options, StreamedBody, Timeouts};
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, BodyStream, Full, StreamBody};
 use hyper::body::Incoming;
 use tokio::sync::{Notify, watch};
 
 use super::BridgeSettings;
 use crate::metrics::Metrics;
-use crate::server::{Body, Handler};
 
 /// One message of a client: a tool's arguments with a few embedded files fit.
 const REQUEST_BYTES: usize = 16 * 1024 * 1024;
@@ -39,6 +40,9 @@ const DROPPED: [HeaderName; 10] = [
     header::HOST,
     header::EXPECT,
 ];
+
+/// A few bytes of ours, or a stream of the server's.
+type Body = UnsyncBoxBody<Bytes, NetError>;
 
 /// What happened to a request, for the metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,6 +135,8 @@ impl Proxy {
 }
 
 impl Handler for Proxy {
+    type Body = Body;
+
     async fn handle(&self, peer: Option<Arc<SpiffeId>>, request: Request<Incoming>) -> Response<Body> {
         let peer = peer.as_deref();
         if let Err((outcome, status, text)) = self.judge(peer, request.method(), request.uri().path()) {

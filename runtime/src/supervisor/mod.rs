@@ -148,7 +148,7 @@ impl Foundation {
 
         let instance = document.instance(|name| std::env::var(name).ok());
         let outbound = Outbound { identity: source.clone(), tls_ca: document.security.tls_ca.clone(), ..Outbound::default() };
-        let servers = Supervised::start(&document.mcp, instance.clone(), outbound, agentd_mcp::supervised::Pace::default());
+        let servers = Supervised::start(&document.mcp, instance.clone(), outbound, agentd_mcp::supervised::PACE);
         let runner = Arc::new(TurnRunner {
             pool: Pool::new(start.program.clone()),
             instance,

@@ -1,11 +1,12 @@
 //! From what is stored to what the wire shows, and the stored form of what a turn brought. Pure.
 
 use agentd_a2a::wire;
+use agentd_agent::Status;
 use agentd_state::{Message, Role, Task, TaskState};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::worker::frame::{TurnResult, TurnStatus};
+use crate::worker::frame::{TurnResult};
 
 /// The key of a conversation: a context id belongs to its principal, so that two principals who choose the same one
 /// neither meet nor learn of each other. A SPIFFE ID has no space.
@@ -76,17 +77,16 @@ pub fn failed(mut task: Task, reason: String, now: Timestamp) -> Task {
 fn verdict(result: &TurnResult) -> (TaskState, Option<String>) {
     let because = |text: &str| Some(result.reason.clone().unwrap_or_else(|| text.to_owned()));
     match result.status {
-        TurnStatus::Completed => (TaskState::Completed, None),
-        TurnStatus::Cancelled => (TaskState::Canceled, because("the turn was cancelled")),
-        TurnStatus::Refused => (TaskState::Rejected, because("the agent declined the task")),
-        TurnStatus::Failed => (TaskState::Failed, because("the turn failed")),
-        TurnStatus::ExhaustedSteps => (TaskState::Failed, because("the turn used up its steps (limits.run.steps)")),
-        TurnStatus::ExhaustedTokens => {
+        Status::Completed => (TaskState::Completed, None),
+        Status::Cancelled => (TaskState::Canceled, because("the turn was cancelled")),
+        Status::Refused => (TaskState::Rejected, because("the agent declined the task")),
+        Status::Failed => (TaskState::Failed, because("the turn failed")),
+        Status::ExhaustedSteps => (TaskState::Failed, because("the turn used up its steps (limits.run.steps)")),
+        Status::ExhaustedTokens => {
             (TaskState::Failed, because("the turn used up its tokens (limits.run.tokens)"))
         }
-        TurnStatus::Deadline => (TaskState::Failed, because("the turn used up its time (limits.run.deadline)")),
-        TurnStatus::LoopDetected => (TaskState::Failed, because("the turn went round in circles")),
-        TurnStatus::ModelUnavailable => (TaskState::Failed, because("no model endpoint answered")),
+        Status::Deadline => (TaskState::Failed, because("the turn used up its time (limits.run.deadline)")),
+        Status::ModelUnavailable => (TaskState::Failed, because("no model endpoint answered")),
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
         submitted("t1".into(), "c1".into(), "spiffe://td/a", "m1", &parts, now())
     }
 
-    fn result(status: TurnStatus, text: &str, reason: Option<&str>) -> TurnResult {
+    fn result(status: Status, text: &str, reason: Option<&str>) -> TurnResult {
         TurnResult {
             run_id: "t1".into(),
             status,
@@ -194,12 +194,12 @@ mod tests {
 
     #[test]
     fn an_answer_is_an_artifact_and_a_failure_says_why() {
-        let done = ended(task(), &result(TurnStatus::Completed, "hi", None), "a1".into(), now());
+        let done = ended(task(), &result(Status::Completed, "hi", None), "a1".into(), now());
         let wire = serde_json::to_value(wire_task(&done)).unwrap();
         assert_eq!(wire["status"]["state"], "TASK_STATE_COMPLETED");
         assert_eq!(wire["artifacts"], json!([{ "artifactId": "a1", "name": "answer", "parts": [{ "text": "hi" }] }]));
 
-        let late = ended(task(), &result(TurnStatus::Deadline, "", None), "a1".into(), now());
+        let late = ended(task(), &result(Status::Deadline, "", None), "a1".into(), now());
         let wire = serde_json::to_value(wire_task(&late)).unwrap();
         assert_eq!(wire["status"]["state"], "TASK_STATE_FAILED");
         assert!(wire["status"]["message"]["parts"][0]["text"].as_str().unwrap().contains("limits.run.deadline"));
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn an_empty_answer_is_a_valid_one() {
-        let done = ended(task(), &result(TurnStatus::Completed, "", None), "a1".into(), now());
+        let done = ended(task(), &result(Status::Completed, "", None), "a1".into(), now());
         assert_eq!((done.state, done.artifacts.len()), (TaskState::Completed, 0));
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_a2a::card::url_of;
+use agentd_a2a::server::Server;
 use agentd_a2a::{Authentication, Card, CardConfig, ListenError, Listener, Principals, Transport, tls};
 use agentd_base::class::exit;
 use agentd_base::drain::Drain;
@@ -26,7 +27,6 @@ use crate::metrics::Metrics;
 use crate::pod::Pod;
 use crate::reload::LiveHalf;
 use crate::report;
-use crate::server::Server;
 use crate::signals::{Event, Signals};
 use crate::worker::process::{ASK, TERM};
 
@@ -60,10 +60,9 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
     if let Some(address) = document.observability.metrics_addr {
         let identity = foundation.identity.as_ref().map(crate::identity::PodIdentity::health);
         let admin = Admin { readiness: readiness.clone(), identity, metrics: foundation.metrics.clone() };
-        let server = Server::bind(address, None, admin::BOUNDS)
+        let server = Server::bind("metrics", address, None, admin::BOUNDS)
             .await
             .map_err(|error| listen_fault("observability.metrics_addr", &error))?;
-        tracing::info!(event = "metrics.serving", address = %server.local_addr());
         tokio::spawn(server.serve(admin, admin_drain.watch()));
     }
 

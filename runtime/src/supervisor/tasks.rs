@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use agentd_agent::Status;
 use agentd_a2a::{Caller, GetTask, SendMessage, Service, ServiceError, wire};
 use agentd_base::clock::SharedClock;
 use agentd_base::id::SharedIds;
@@ -20,7 +21,6 @@ use tokio_util::task::TaskTracker;
 use super::lanes::{Full, Lanes};
 use super::record::{conversation_key, ended, failed, submitted, text_of, wire_task};
 use super::turns::{TurnEnd, TurnInput, TurnRunner};
-use crate::worker::frame::TurnStatus;
 
 /// Turns at once. Each has a process with some megabytes of memory; a pod's default limit leaves room for these.
 pub const PARALLEL_TURNS: usize = 8;
@@ -169,7 +169,7 @@ impl Tasks {
         let end = self.runner.run(input, &self.stop).await;
         let stopped = self.stop.is_cancelled();
         match end {
-            TurnEnd::Done(result) if stopped && result.status == TurnStatus::Cancelled => {
+            TurnEnd::Done(result) if stopped && result.status == Status::Cancelled => {
                 self.leave(working, result.tool_calls).await;
             }
             TurnEnd::Done(result) => {
@@ -220,7 +220,7 @@ impl Tasks {
         batch.push(Write::Task(task.clone()));
         let mut wait = Duration::from_secs(1);
         while let Err(error) = self.store.write(batch.clone()).await {
-            tracing::error!(event = "store.put.fail", run_id = %task.id, err = %error);
+            tracing::error!(event = "store.put.fail", run.id = task.id, err = %error);
             tokio::select! {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(WRITE_WAIT),
                 () = self.stop.cancelled() => return,
@@ -239,12 +239,8 @@ impl Tasks {
     async fn ended(&self, id: &str) -> Result<Task, ServiceError> {
         let following = lock(&self.followed).get(id).map(watch::Sender::subscribe);
         if let Some(mut following) = following {
-            let terminal = following.wait_for(|task| task.state.is_terminal());
-            tokio::select! {
-                // The sender goes when the task is settled, its last value stays.
-                _ = terminal => {}
-                () = self.stop.cancelled() => {}
-            }
+            // The sender goes when this process has done with the task, which may not be its end; its last value stays.
+            let _ = following.wait_for(|task| task.state.is_terminal()).await;
             let last = following.borrow().clone();
             return Ok(Task::clone(&last));
         }
@@ -305,7 +301,7 @@ impl Tasks {
         ];
         match self.store.write(batch).await {
             Ok(()) => {
-                tracing::info!(event = "inbox.accepted", run_id = %task.id, principal = owner);
+                tracing::info!(event = "inbox.accepted", run.id = task.id, principal = owner);
                 self.admit(task.clone());
                 Ok(task)
             }

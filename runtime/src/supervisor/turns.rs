@@ -3,8 +3,9 @@
 //! counts even if the worker dies right after it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use agentd_agent::Status;
 use agentd_base::report::ServerState;
 use agentd_identity::{IdentitySource, Snapshot as IdentitySnapshot};
 use agentd_mcp::ServersView;
@@ -17,7 +18,6 @@ use crate::logging::AUDIT;
 use crate::metrics::Metrics;
 use crate::worker::frame::{
     Configure, FrameError, FromWorker, IdentityMaterial, Reachable, SecretPem, ToWorker, ToolCalled, Turn, TurnResult,
-    TurnStatus,
 };
 use crate::worker::pool::{Pool, Warm};
 use crate::worker::process::{ASK, Incoming};
@@ -82,28 +82,15 @@ pub struct TurnRunner {
 impl TurnRunner {
     /// Runs a turn to its end. When `stop` fires the worker is asked to end it, then made to.
     pub async fn run(&self, input: TurnInput, stop: &CancellationToken) -> TurnEnd {
-        let began = Instant::now();
-        tracing::info!(event = "turn.start", run_id = %input.run_id);
+        tracing::info!(event = "turn.start", run.id = input.run_id);
         let run_id = input.run_id.clone();
         let end = self.run_in_worker(input, stop).await;
-        let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         match &end {
-            TurnEnd::Done(result) => {
-                self.metrics.turn(result.status);
-                tracing::info!(
-                    event = "turn.done",
-                    run_id,
-                    status = result.status.label(),
-                    reason = result.reason,
-                    steps = result.steps,
-                    tokens = result.tokens,
-                    tool_calls = result.tool_calls,
-                    dur_ms = millis,
-                );
-            }
+            // The worker has logged how it ended.
+            TurnEnd::Done(result) => self.metrics.turn(result.status),
             TurnEnd::Broken { reason, tool_calls } => {
                 self.metrics.crash();
-                tracing::error!(event = "turn.failed", run_id, err = reason, tool_calls, dur_ms = millis);
+                tracing::error!(event = "turn.failed", run.id = run_id, err = reason, tool_calls);
             }
         }
         self.metrics.idle_workers(self.pool.idle());
@@ -117,7 +104,7 @@ impl TurnRunner {
             Ok(warm) => warm,
             Err(error) => return broken(format!("no worker process could be started: {error}")),
         };
-        tracing::debug!(event = "turn.spawn", run_id = %input.run_id, worker = warm.worker.pid());
+        tracing::debug!(event = "turn.spawn", run.id = input.run_id, worker = warm.worker.pid());
         let conversation = input.conversation.clone();
         let run_id = input.run_id.clone();
         if let Err(error) = self.prepare(&mut warm, &settings, input).await {
@@ -191,7 +178,7 @@ impl TurnRunner {
     ) -> Result<Box<TurnResult>, Lost> {
         let deadline = tokio::time::sleep(limit);
         tokio::pin!(deadline);
-        let mut asked: Option<TurnStatus> = None;
+        let mut asked: Option<Status> = None;
         loop {
             let rotated = async {
                 match &mut warm.identity {
@@ -211,12 +198,12 @@ impl TurnRunner {
                     let _ = self.send_identity(warm).await;
                 }
                 () = stop.cancelled(), if asked.is_none() => {
-                    asked = Some(TurnStatus::Cancelled);
+                    asked = Some(Status::Cancelled);
                     self.ask(warm, run_id, &mut deadline).await;
                 }
                 () = &mut deadline => match asked {
                     None => {
-                        asked = Some(TurnStatus::Deadline);
+                        asked = Some(Status::Deadline);
                         self.ask(warm, run_id, &mut deadline).await;
                     }
                     Some(status) => return Err(Lost::Stuck(forced(status, run_id, *tool_calls))),
@@ -237,17 +224,7 @@ impl TurnRunner {
                 self.metrics.tool(&call);
                 audit(&self.instance, &call);
             }
-            FromWorker::ModelCalled(call) => {
-                self.metrics.model(&call);
-                tracing::info!(
-                    event = "intel.call",
-                    run_id = call.run_id,
-                    input_tokens = call.input_tokens,
-                    output_tokens = call.output_tokens,
-                    error.class = call.error,
-                    dur_ms = call.millis,
-                );
-            }
+            FromWorker::ModelCalled(call) => self.metrics.model(&call),
             // Of a turn before this one, which was given up.
             FromWorker::Done(_) => {}
         }
@@ -283,8 +260,8 @@ enum Lost {
 }
 
 /// A turn whose time was up is a turn whose time was up, whether the worker says so or not.
-fn forced(status: TurnStatus, run_id: &str, tool_calls: u64) -> Option<Box<TurnResult>> {
-    (status == TurnStatus::Deadline).then(|| {
+fn forced(status: Status, run_id: &str, tool_calls: u64) -> Option<Box<TurnResult>> {
+    (status == Status::Deadline).then(|| {
         Box::new(TurnResult {
             run_id: run_id.to_owned(),
             status,
@@ -307,7 +284,7 @@ fn audit(instance: &str, call: &ToolCalled) {
         event = "audit",
         action = "tool.call",
         instance,
-        run_id = call.run_id,
+        run.id = call.run_id,
         mcp.server = call.server,
         gen_ai.tool.name = call.tool,
         outcome = call.outcome.label(),

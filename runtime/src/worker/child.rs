@@ -1,3 +1,182 @@
-//! stub
-/// stub
-pub async fn main() -> u8 { 0 }
+//! The worker's own process: frames from the supervisor in, frames to it out, one turn at a time. It ends when the
+//! supervisor closes its input or is gone, and never outlives it.
+
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream as StdUnixStream;
+
+use agentd_base::class::exit;
+use agentd_base::clock;
+use agentd_config::document::LogLevel;
+use agentd_identity::{Bundle, IdentitySource, Svid};
+use agentd_mcp::Outbound;
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::frame::{Configure, FrameError, FrameReader, FrameWriter, FromWorker, IdentityMaterial, ToWorker, Turn};
+use super::turn::{Workshop, fault};
+use crate::logging;
+
+/// Frames that wait to be written; a turn that is faster than the supervisor waits.
+const FRAMES: usize = 16;
+
+/// Runs the worker until its input ends; the exit code.
+pub async fn main() -> u8 {
+    let level = logging::install("worker", LogLevel::Info);
+    if let Err(error) = prctl::set_pdeathsig(Signal::SIGKILL) {
+        tracing::warn!(event = "proc.fail", err = %error, "an orphan ends only with its input");
+    }
+    let (read, write) = match connect() {
+        Ok(stream) => stream.into_split(),
+        Err(error) => {
+            tracing::error!(event = "config.invalid", key = "worker", "worker: {error}; it is started by agentd run");
+            return exit::CONFIG;
+        }
+    };
+    let (frames, queue) = mpsc::channel(FRAMES);
+    let writing = tokio::spawn(write_frames(FrameWriter::new(write), queue));
+    let mut child = Child { frames, level, configure: None, outbound: Outbound::default(), workshop: Workshop::default() };
+    let ended = child.serve(FrameReader::new(read)).await;
+    let Child { frames, workshop, .. } = child;
+    drop(frames);
+    workshop.toolbox.close().await;
+    let _ = writing.await;
+    match ended {
+        Ok(()) => exit::DONE,
+        Err(error) => {
+            tracing::error!(event = "child.unhealthy", err = %error);
+            exit::FAILURE
+        }
+    }
+}
+
+/// The socket that is our standard input.
+fn connect() -> std::io::Result<UnixStream> {
+    let stream = StdUnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    // Only a socket has a peer.
+    stream.peer_addr()?;
+    stream.set_nonblocking(true)?;
+    UnixStream::from_std(stream)
+}
+
+async fn write_frames<W: tokio::io::AsyncWrite + Unpin>(mut writer: FrameWriter<W>, mut queue: mpsc::Receiver<FromWorker>) {
+    while let Some(frame) = queue.recv().await {
+        if let Err(error) = writer.send(&frame).await {
+            // A result that is too long must still be an answer.
+            let FromWorker::Done(result) = frame else { return };
+            let answer = FromWorker::Done(Box::new(fault(&result.run_id, format!("the result is lost: {error}"))));
+            if writer.send(&answer).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// What a worker holds between turns.
+struct Child {
+    frames: mpsc::Sender<FromWorker>,
+    level: logging::LevelHandle,
+    configure: Option<Configure>,
+    outbound: Outbound,
+    workshop: Workshop,
+}
+
+impl Child {
+    async fn serve<R>(&mut self, mut reader: FrameReader<R>) -> Result<(), FrameError>
+    where
+        R: tokio::io::AsyncRead + Unpin,
+    {
+        while let Some(frame) = reader.next::<ToWorker>().await? {
+            match frame {
+                ToWorker::Configure(configure) => {
+                    if !self.configure(*configure) {
+                        return Ok(());
+                    }
+                }
+                ToWorker::Identity(material) => self.identify(&material),
+                ToWorker::Turn(turn) => {
+                    if !self.turn(*turn, &mut reader).await? {
+                        return Ok(());
+                    }
+                }
+                // Of a turn that has ended.
+                ToWorker::Cancel { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// False when whoever sent it is not our parent: we are an orphan.
+    fn configure(&mut self, configure: Configure) -> bool {
+        let parent = u32::try_from(nix::unistd::getppid().as_raw()).unwrap_or_default();
+        if parent != configure.parent {
+            return false;
+        }
+        self.level.set(configure.document.observability.log_level());
+        self.outbound.tls_ca = configure.document.security.tls_ca.clone();
+        self.configure = Some(configure);
+        self.workshop.reconfigure();
+        true
+    }
+
+    fn identify(&mut self, material: &IdentityMaterial) {
+        if let Err(problem) = take_identity(&mut self.outbound.identity, material) {
+            tracing::error!(event = "identity.svid.fail", err = problem);
+        }
+    }
+
+    /// Runs a turn and meanwhile obeys; false when the input has ended.
+    async fn turn<R>(&mut self, turn: Turn, reader: &mut FrameReader<R>) -> Result<bool, FrameError>
+    where
+        R: tokio::io::AsyncRead + Unpin,
+    {
+        let Some(configure) = self.configure.clone() else {
+            let result = fault(&turn.run_id, "the worker was not configured".to_owned());
+            let _ = self.frames.send(FromWorker::Done(Box::new(result))).await;
+            return Ok(true);
+        };
+        let cancel = CancellationToken::new();
+        let run_id = turn.run_id.clone();
+        // It shares the identity source, so a rotation reaches the turn.
+        let outbound = self.outbound.clone();
+        let identity = &mut self.outbound.identity;
+        let running = self.workshop.run(turn, &configure.document, &outbound, &self.frames, &cancel);
+        tokio::pin!(running);
+        loop {
+            tokio::select! {
+                result = &mut running => {
+                    let _ = self.frames.send(FromWorker::Done(Box::new(result))).await;
+                    return Ok(true);
+                }
+                frame = reader.next::<ToWorker>() => match frame? {
+                    Some(ToWorker::Cancel { run_id: asked }) if asked == run_id => cancel.cancel(),
+                    Some(ToWorker::Identity(material)) => {
+                        if let Err(problem) = take_identity(identity, &material) {
+                            tracing::error!(event = "identity.svid.fail", err = problem);
+                        }
+                    }
+                    Some(ToWorker::Cancel { .. } | ToWorker::Configure(_) | ToWorker::Turn(_)) => {}
+                    // The supervisor is gone: nobody waits for this turn.
+                    None => return Ok(false),
+                },
+            }
+        }
+    }
+}
+
+fn take_identity(source: &mut Option<IdentitySource>, material: &IdentityMaterial) -> Result<(), String> {
+    let trust_domain: agentd_identity::TrustDomain =
+        material.trust_domain.parse().map_err(|error: agentd_identity::IdError| error.to_string())?;
+    let source = source.get_or_insert_with(|| IdentitySource::new(trust_domain.clone()));
+    let Some(pem) = &material.bundle else { return Ok(()) };
+    let bundle = Bundle::from_pem(trust_domain, pem.as_bytes()).map_err(|error| error.to_string())?;
+    source.set_bundle(bundle.clone()).map_err(|error| error.to_string())?;
+    if let (Some(chain), Some(key)) = (&material.certificates, &material.key) {
+        let svid = Svid::from_pem(chain.as_bytes(), key.expose().as_bytes(), &bundle, clock::system().now())
+            .map_err(|error| error.to_string())?;
+        source.set_svid(svid).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}

@@ -2,6 +2,7 @@
 //! that is the worker's standard input. Guarantees: a frame that is longer than the bound or is not of these types
 //! ends the connection, never the reader's process.
 
+use agentd_agent::Status;
 use agentd_config::Document;
 use agentd_mcp::Era;
 use futures::{SinkExt as _, StreamExt as _};
@@ -126,9 +127,9 @@ pub enum FromWorker {
 pub struct ToolCalled {
     /// The turn's.
     pub run_id: String,
-    /// The server's name; empty when no server has the tool.
+    /// The server's name in the document.
     pub server: String,
-    /// The tool's qualified name, as the model's call was understood.
+    /// The tool's name at the server.
     pub tool: String,
     /// How it ended.
     pub outcome: ToolOutcome,
@@ -146,8 +147,6 @@ pub enum ToolOutcome {
     ToolError,
     /// The server or the way to it failed.
     Failed,
-    /// No such tool, or arguments that are none: not sent.
-    Refused,
 }
 
 impl ToolOutcome {
@@ -157,7 +156,6 @@ impl ToolOutcome {
             Self::Ok => "ok",
             Self::ToolError => "tool_error",
             Self::Failed => "failed",
-            Self::Refused => "refused",
         }
     }
 }
@@ -183,7 +181,7 @@ pub struct TurnResult {
     /// The turn's.
     pub run_id: String,
     /// How.
-    pub status: TurnStatus,
+    pub status: Status,
     /// The answer; may be empty.
     pub text: String,
     /// Why it is not `completed`, for people.
@@ -196,60 +194,6 @@ pub struct TurnResult {
     pub tokens: u64,
     /// Tool calls.
     pub tool_calls: u64,
-}
-
-/// The terminal states of a turn (contract/runtime.md section 8).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TurnStatus {
-    /// It answered.
-    Completed,
-    /// It could not go on.
-    Failed,
-    /// It was asked to end.
-    Cancelled,
-    /// The model declined the task.
-    Refused,
-    /// Out of steps.
-    ExhaustedSteps,
-    /// Out of tokens.
-    ExhaustedTokens,
-    /// Out of time.
-    Deadline,
-    /// It went round in circles.
-    LoopDetected,
-    /// No model answered, or none would let us in.
-    ModelUnavailable,
-}
-
-impl TurnStatus {
-    /// The exit code of a process whose only turn ended so.
-    pub const fn exit_code(self) -> u8 {
-        use agentd_base::class::exit;
-        match self {
-            Self::Completed => exit::DONE,
-            Self::Failed | Self::Cancelled => exit::FAILURE,
-            Self::Refused => exit::REFUSED,
-            Self::ExhaustedSteps | Self::ExhaustedTokens | Self::Deadline => exit::BUDGET,
-            Self::LoopDetected => exit::PARTIAL,
-            Self::ModelUnavailable => exit::MODEL,
-        }
-    }
-
-    /// A label for metrics and logs.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Refused => "refused",
-            Self::ExhaustedSteps => "exhausted_steps",
-            Self::ExhaustedTokens => "exhausted_tokens",
-            Self::Deadline => "deadline",
-            Self::LoopDetected => "loop_detected",
-            Self::ModelUnavailable => "model_unavailable",
-        }
-    }
 }
 
 /// Why a frame could not be read or written.
@@ -318,7 +262,7 @@ mod tests {
     fn result(text: &str) -> FromWorker {
         FromWorker::Done(Box::new(TurnResult {
             run_id: "r".into(),
-            status: TurnStatus::Completed,
+            status: Status::Completed,
             text: text.into(),
             reason: None,
             transcript: serde_json::json!([{ "role": "user" }]),

@@ -3,5 +3,8 @@
 
 pub mod child;
 pub mod frame;
+pub mod models;
 pub mod pool;
 pub mod process;
+pub mod toolbox;
+pub mod turn;

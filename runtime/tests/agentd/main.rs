@@ -1,0 +1,17 @@
+//! `agentd` as a process: started like a user or a pod starts it, judged by its output, its exit code and its ports.
+//! Model and MCP servers are scripted here, on loopback.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::string_slice)]
+// The modules are one program.
+#![allow(unreachable_pub)]
+
+mod a2a;
+mod bridge;
+mod cli;
+mod install;
+mod mcp_server;
+mod model;
+mod one_shot;
+mod pod;
+mod process;
+mod service;

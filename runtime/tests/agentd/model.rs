@@ -1,0 +1,102 @@
+//! A scripted model that speaks Chat Completions. What it answers depends on the conversation alone:
+//! `echo X` calls the tool `echo`, a tool's result is repeated, `hold` waits until the test lets go, anything else is
+//! said back.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc};
+
+/// A running model.
+pub struct Model {
+    pub address: SocketAddr,
+    script: Arc<Script>,
+    held: mpsc::UnboundedReceiver<String>,
+}
+
+struct Script {
+    requests: Mutex<Vec<Value>>,
+    holding: mpsc::UnboundedSender<String>,
+    release: Semaphore,
+    status: Mutex<StatusCode>,
+}
+
+impl Model {
+    pub async fn start() -> Self {
+        let (holding, held) = mpsc::unbounded_channel();
+        let script = Arc::new(Script {
+            requests: Mutex::default(),
+            holding,
+            release: Semaphore::new(0),
+            status: Mutex::new(StatusCode::OK),
+        });
+        let app = Router::new().route("/v1/chat/completions", post(complete)).with_state(script.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Self { address, script, held }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// Waits until a request with `hold` has arrived; its text.
+    pub async fn holds(&mut self) -> String {
+        self.held.recv().await.unwrap()
+    }
+
+    /// Lets one held request go.
+    pub fn release(&self) {
+        self.script.release.add_permits(1);
+    }
+
+    /// From now on every request is answered so.
+    pub fn answer_with(&self, status: StatusCode) {
+        *self.script.status.lock().unwrap() = status;
+    }
+
+    /// Every request so far.
+    pub fn requests(&self) -> Vec<Value> {
+        self.script.requests.lock().unwrap().clone()
+    }
+}
+
+async fn complete(State(script): State<Arc<Script>>, Json(request): Json<Value>) -> Response {
+    script.requests.lock().unwrap().push(request.clone());
+    let status = *script.status.lock().unwrap();
+    if status != StatusCode::OK {
+        return (status, Json(json!({ "error": { "message": "scripted" } }))).into_response();
+    }
+    let last = request["messages"].as_array().unwrap().last().unwrap().clone();
+    let text = last["content"].as_str().unwrap_or_default().to_owned();
+    if text.starts_with("hold") {
+        script.holding.send(text.clone()).unwrap();
+        script.release.acquire().await.unwrap().forget();
+    }
+    let message = match (last["role"].as_str().unwrap(), text.strip_prefix("echo ")) {
+        ("tool", _) => json!({ "role": "assistant", "content": format!("the tool said: {text}") }),
+        (_, Some(rest)) => json!({
+            "role": "assistant", "content": null,
+            "tool_calls": [{
+                "id": "call_1", "type": "function",
+                "function": { "name": "echo", "arguments": json!({ "text": rest }).to_string() },
+            }],
+        }),
+        (_, None) => json!({ "role": "assistant", "content": format!("you said: {text}") }),
+    };
+    let finish = if message.get("tool_calls").is_some() { "tool_calls" } else { "stop" };
+    Json(json!({
+        "id": "c", "object": "chat.completion", "created": 0, "model": "scripted",
+        "choices": [{ "index": 0, "message": message, "finish_reason": finish }],
+        "usage": { "prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10 },
+    }))
+    .into_response()
+}

@@ -1,0 +1,127 @@
+//! Starts the program and reads its standard error, every line of which must be JSON.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+/// Longer than anything here takes on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_agentd");
+
+/// A running `agentd`.
+pub struct Agentd {
+    child: Child,
+    lines: Arc<Mutex<Vec<Value>>>,
+    count: watch::Receiver<usize>,
+    seen: HashMap<String, usize>,
+}
+
+impl Agentd {
+    /// Starts it with these arguments and variables and no others.
+    pub fn start<A: AsRef<std::ffi::OsStr>>(arguments: &[A], variables: &[(&str, &str)], folder: &Path) -> Self {
+        let mut child = Command::new(PROGRAM)
+            .args(arguments)
+            .env_clear()
+            .envs(variables.iter().copied())
+            .env("HOME", folder)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let stderr = child.stderr.take().unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let (sender, count) = watch::channel(0);
+        let written = lines.clone();
+        tokio::spawn(async move {
+            let mut reader = BufReader::new(stderr).lines();
+            while let Some(line) = reader.next_line().await.unwrap() {
+                if std::env::var_os("SHOW").is_some() {
+                    eprintln!("{line}");
+                }
+                let value = serde_json::from_str(&line).unwrap_or_else(|_| Value::String(line));
+                written.lock().unwrap().push(value);
+                sender.send_modify(|count| *count += 1);
+            }
+        });
+        Self { child, lines, count, seen: HashMap::new() }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
+    /// The next line with this event after the one that was waited for before.
+    pub async fn event(&mut self, event: &str) -> Value {
+        let wait = async {
+            loop {
+                let seen = self.seen.entry(event.to_owned()).or_default();
+                let found = {
+                    let lines = self.lines.lock().unwrap();
+                    let position = lines.iter().skip(*seen).position(|line| line["event"] == event);
+                    position.map(|at| {
+                        *seen += at + 1;
+                        lines[*seen - 1].clone()
+                    })
+                };
+                match found {
+                    Some(line) => return line,
+                    None => self.count.changed().await.expect("the program has ended"),
+                }
+            }
+        };
+        match tokio::time::timeout(PATIENCE, wait).await {
+            Ok(line) => line,
+            Err(_) => panic!("no {event} in {:#?}", self.lines.lock().unwrap()),
+        }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.pid()).unwrap()), signal).unwrap();
+    }
+
+    /// Its end: status, standard output, and every line of standard error.
+    pub async fn end(mut self) -> (ExitStatus, String, Vec<Value>) {
+        let mut output = String::new();
+        let read = async {
+            self.child.stdout.take().unwrap().read_to_string(&mut output).await.unwrap();
+            self.child.wait().await.unwrap()
+        };
+        let status = tokio::time::timeout(PATIENCE, read).await.expect("it does not end");
+        // The sender is dropped when the last line was read.
+        while self.count.changed().await.is_ok() {}
+        (status, output, self.lines.lock().unwrap().clone())
+    }
+
+    /// The processes that it started.
+    pub fn workers(&self) -> Vec<u32> {
+        let path = format!("/proc/{0}/task/{0}/children", self.pid());
+        // A child belongs to the thread that made it: look at all of them.
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let mut children: Vec<u32> = tasks
+            .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).ok())
+            .flat_map(|text| text.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<u32>>())
+            .collect();
+        children.sort_unstable();
+        assert!(Path::new(&path).exists() || !children.is_empty());
+        children
+    }
+}
+
+/// Kills a process that the program started.
+pub fn kill_worker(pid: u32) {
+    kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
+}
