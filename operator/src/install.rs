@@ -46,12 +46,20 @@ impl Install {
 
     /// The issuer's address.
     pub fn issuer_url(&self) -> String {
-        format!("https://{}:{}", names::service_host(&self.issuer(), &self.namespace), issuance::PORT)
+        format!(
+            "https://{}:{}",
+            names::service_host(&self.issuer(), &self.namespace),
+            issuance::PORT
+        )
     }
 
     /// The address for reports.
     pub fn report_url(&self) -> String {
-        format!("https://{}:{}", names::service_host(&self.reports(), &self.namespace), report::PORT)
+        format!(
+            "https://{}:{}",
+            names::service_host(&self.reports(), &self.namespace),
+            report::PORT
+        )
     }
 
     /// The issuer's ID.

@@ -45,7 +45,10 @@ mod tests {
     fn the_longest_name_still_makes_a_service_name() {
         let longest = "a".repeat(46);
         assert!(agent(&longest).len() <= 63 && mcp(&longest).len() <= 63);
-        assert_eq!(live(&agent("triage"), "0123456789"), "triage-agent-0123456789-live");
+        assert_eq!(
+            live(&agent("triage"), "0123456789"),
+            "triage-agent-0123456789-live"
+        );
         assert_eq!(short_hash(b"x").len(), HASH_CHARS);
     }
 }

@@ -15,7 +15,9 @@ pub enum Reason {
     RefNotFound,
     /// ResolvedRefs: an object is there and may not be used.
     RefNotPermitted,
-    /// An Event and a note beside Accepted: a model is spoken to in plain http, as the spec allows.
+    /// A note: a principal names what is not there, and is left out.
+    PrincipalNotFound,
+    /// A note, and an Event: a model is spoken to in plain http, as the spec allows.
     PlaintextModel,
 }
 
@@ -28,6 +30,7 @@ impl Reason {
             Self::ConfigTooLarge => "ConfigTooLarge",
             Self::RefNotFound => "RefNotFound",
             Self::RefNotPermitted => "RefNotPermitted",
+            Self::PrincipalNotFound => "PrincipalNotFound",
             Self::PlaintextModel => "PlaintextModel",
         }
     }
@@ -51,7 +54,10 @@ pub struct Problem {
 impl Problem {
     /// A problem.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
+        Self {
+            reason,
+            message: message.into(),
+        }
     }
 
     /// A wrong field.
@@ -61,11 +67,18 @@ impl Problem {
 
     /// A field that is not built yet.
     pub fn unsupported(path: impl fmt::Display) -> Self {
-        Self::new(Reason::NotSupportedYet, format!("spec.{path} is not supported yet; remove it"))
+        Self::new(
+            Reason::NotSupportedYet,
+            format!("spec.{path} is not supported yet; remove it"),
+        )
     }
 }
 
 /// The messages of all, in order, as one text.
 pub fn joined(problems: &[Problem]) -> String {
-    problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join(". ")
+    problems
+        .iter()
+        .map(|problem| problem.message.as_str())
+        .collect::<Vec<_>>()
+        .join(". ")
 }

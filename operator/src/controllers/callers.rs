@@ -17,7 +17,9 @@ pub fn agent(install: &Install, agent: &Agent) -> Result<Option<SpiffeId>, IdErr
     if agent.spec.suspend || agent.metadata.deletion_timestamp.is_some() {
         return Ok(None);
     }
-    install.id_of_agent(&agent.namespace().unwrap_or_default(), &agent.name_any()).map(Some)
+    install
+        .id_of_agent(&agent.namespace().unwrap_or_default(), &agent.name_any())
+        .map(Some)
 }
 
 /// The IDs of those Agents that may be in a list, sorted, each once.
@@ -42,17 +44,31 @@ pub fn admits(server: &McpServer, agent: &Agent) -> bool {
     if server.namespace() != agent.namespace() {
         return false;
     }
-    let listed = server.spec.allowed_agents.as_ref().and_then(|allowed| allowed.agents.as_ref());
+    let listed = server
+        .spec
+        .allowed_agents
+        .as_ref()
+        .and_then(|allowed| allowed.agents.as_ref());
     listed.is_none_or(|listed| {
-        listed.iter().any(|one| Some(&one.namespace) == agent.metadata.namespace.as_ref() && one.name == agent.name_any())
+        listed.iter().any(|one| {
+            Some(&one.namespace) == agent.metadata.namespace.as_ref() && one.name == agent.name_any()
+        })
     })
 }
 
 /// Whether the Agent references this server.
 pub fn references(agent: &Agent, server: &McpServer) -> bool {
     agent.namespace() == server.namespace()
-        && agent.spec.mcp_servers.iter().filter_map(|used| used.reference.as_ref()).any(|reference| {
-            reference.name == server.name_any()
-                && reference.namespace.as_ref().is_none_or(|namespace| Some(namespace) == server.metadata.namespace.as_ref())
-        })
+        && agent
+            .spec
+            .mcp_servers
+            .iter()
+            .filter_map(|used| used.reference.as_ref())
+            .any(|reference| {
+                reference.name == server.name_any()
+                    && reference
+                        .namespace
+                        .as_ref()
+                        .is_none_or(|namespace| Some(namespace) == server.metadata.namespace.as_ref())
+            })
 }

@@ -73,15 +73,31 @@ impl References {
         }
         for server in &spec.mcp_servers {
             found.destination(&server.destination);
-            found.mcp_servers.extend(server.reference.as_ref().map(|reference| reference.name.clone()));
+            found
+                .mcp_servers
+                .extend(server.reference.as_ref().map(|reference| reference.name.clone()));
         }
         for principal in spec.a2a.iter().flat_map(|a2a| &a2a.principals) {
-            found.agents.extend(principal.agent_ref.as_ref().map(|agent| (agent.namespace.clone(), agent.name.clone())));
-            found.service_accounts.extend(principal.service_account_ref.as_ref().map(|account| account.name.clone()));
+            found.agents.extend(
+                principal
+                    .agent_ref
+                    .as_ref()
+                    .map(|agent| (agent.namespace.clone(), agent.name.clone())),
+            );
+            found.service_accounts.extend(
+                principal
+                    .service_account_ref
+                    .as_ref()
+                    .map(|account| account.name.clone()),
+            );
             if let Some(namespace) = &principal.namespace {
                 match namespace.kind {
-                    agentd_crds::agent::NamespaceKind::Agents => found.agents_of.insert(namespace.name.clone()),
-                    agentd_crds::agent::NamespaceKind::Callers => found.callers_of.insert(namespace.name.clone()),
+                    agentd_crds::agent::NamespaceKind::Agents => {
+                        found.agents_of.insert(namespace.name.clone())
+                    }
+                    agentd_crds::agent::NamespaceKind::Callers => {
+                        found.callers_of.insert(namespace.name.clone())
+                    }
                 };
             }
         }
@@ -91,13 +107,26 @@ impl References {
     }
 
     fn destination(&mut self, destination: &Destination) {
-        let Destination { headers: _, auth: _, tls, timeout: _, connect_timeout: _ } = destination;
-        let bundle = tls.as_ref().and_then(|ClientTls { ca_bundle, client_certificate: _, server_name: _ }| ca_bundle.as_ref());
+        let Destination {
+            headers: _,
+            auth: _,
+            tls,
+            timeout: _,
+            connect_timeout: _,
+        } = destination;
+        let bundle = tls.as_ref().and_then(
+            |ClientTls {
+                 ca_bundle,
+                 client_certificate: _,
+                 server_name: _,
+             }| ca_bundle.as_ref(),
+        );
         self.text(bundle);
     }
 
     fn text(&mut self, source: Option<&TextSource>) {
         let reference = source.and_then(|source| source.config_map_key_ref.as_ref());
-        self.config_maps.extend(reference.map(|reference| reference.name.clone()));
+        self.config_maps
+            .extend(reference.map(|reference| reference.name.clone()));
     }
 }

@@ -1,1 +1,454 @@
-//! Not written yet.
+//! What an Agent asks for, decided. Pure: inputs in, a validated Agent or every reason why not out. Past this step
+//! nobody reads the spec.
+//!
+//! Guarantees: the document is checked by the very code that the pod runs, and its texts are shown as they are; a field
+//! that is not built is refused by name; the lists of callers are made even when the rest is refused, so that an ID
+//! that left a spec leaves what runs.
+
+mod names;
+mod principals;
+mod servers;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use agentd_base::limit::DOCUMENT_BYTES;
+use agentd_config::document::{Document, ModelEndpoint, Principal};
+use agentd_config::endpoint::Place;
+use agentd_config::{reload, secret};
+use agentd_crds::agent::{AgentSpec, DEFAULT_STORE_SIZE, FileStore, Retain, Store};
+use agentd_crds::shared::NetworkPolicyMode;
+use agentd_identity::SpiffeId;
+use agentd_identity::id::IdError;
+use k8s_openapi::api::core::v1::ResourceRequirements;
+use k8s_openapi::api::networking::v1::{NetworkPolicyEgressRule, NetworkPolicyIngressRule};
+use url::Url;
+
+use super::build::document::{self, Parts};
+use super::inputs::{Inputs, NamedClaim};
+use crate::controllers::destination::Findings;
+use crate::controllers::mounts::{Mounts, template};
+use crate::controllers::network::{self, Way};
+use crate::controllers::pair::Halves;
+use crate::controllers::subject::Subject;
+use crate::controllers::workload::{self, SERVE_PORT};
+use crate::controllers::{platform, unsupported};
+use crate::install::Install;
+use crate::names::service_host;
+use crate::problem::{Problem, Reason};
+
+pub use servers::DeclaredServer;
+
+/// An Agent that is acted on.
+#[derive(Debug, Clone)]
+pub struct Validated {
+    /// Whose objects.
+    pub subject: Subject,
+    /// Its ID.
+    pub spiffe_id: SpiffeId,
+    /// Where callers in the cluster reach it.
+    pub url: String,
+    /// The document.
+    pub halves: Halves,
+    /// Files of a person's Secrets and ConfigMaps.
+    pub mounts: Mounts,
+    /// Where state lives.
+    pub store: StorePlan,
+    /// Absent: not written.
+    pub replicas: Option<i32>,
+    /// The image.
+    pub image: String,
+    /// Pull secrets; empty: the install's.
+    pub pull_secrets: Vec<String>,
+    /// Of the container.
+    pub resources: ResourceRequirements,
+    /// Of the ServiceAccount.
+    pub annotations: BTreeMap<String, String>,
+    /// Of the ServiceAccount.
+    pub labels: BTreeMap<String, String>,
+    /// None: no policy.
+    pub network: Option<NetworkPlan>,
+    /// The digest that a pod did not take up in time.
+    pub rolled_digest: Option<String>,
+    /// Every server of the spec, in its order.
+    pub servers: Vec<DeclaredServer>,
+    /// References that lead nowhere; what they name is left out.
+    pub unresolved: Vec<Problem>,
+    /// What a person should know, though nothing is refused.
+    pub notes: Vec<Problem>,
+}
+
+/// An Agent that is not acted on.
+#[derive(Debug, Clone, Default)]
+pub struct Rejected {
+    /// What is wrong with the spec; empty where only a reference is missing.
+    pub problems: Vec<Problem>,
+    /// References that lead nowhere.
+    pub unresolved: Vec<Problem>,
+    /// Who may call, as far as the spec says it well: what runs must not let in anybody else.
+    pub principals: Vec<Principal>,
+}
+
+/// Where state lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StorePlan {
+    /// On a claim that we make.
+    Claim {
+        /// Its size, a quantity.
+        size: String,
+        /// Absent: the cluster's default.
+        class: Option<String>,
+        /// It outlives the Agent.
+        retain: bool,
+    },
+    /// On a claim that is there.
+    Existing {
+        /// Its name.
+        claim_name: String,
+    },
+    /// In a file that goes with the pod.
+    Ephemeral,
+    /// In memory.
+    Memory,
+}
+
+/// What the pod's policy lets through.
+#[derive(Debug, Clone, Default)]
+pub struct NetworkPlan {
+    /// Namespaces of principals.
+    pub caller_namespaces: BTreeSet<String>,
+    /// McpServers of this namespace that the operator runs.
+    pub servers: BTreeSet<String>,
+    /// Ways to models and other servers.
+    pub ways: BTreeSet<Way>,
+    /// A person's own rules.
+    pub extra_ingress: Vec<NetworkPolicyIngressRule>,
+    /// A person's own rules.
+    pub extra_egress: Vec<NetworkPolicyEgressRule>,
+}
+
+/// Decides.
+///
+/// # Errors
+/// [`Rejected`] when nothing new may be applied.
+pub fn validate(inputs: &Inputs, install: &Install) -> Result<Validated, Rejected> {
+    let spec = &inputs.agent.spec;
+    let subject = Subject::agent(&inputs.agent);
+    let mut work = Work {
+        findings: Findings::default(),
+        unresolved: Vec::new(),
+        notes: Vec::new(),
+        blocked: false,
+    };
+    let fields = serde_json::to_value(spec).unwrap_or_default();
+    work.findings
+        .problems
+        .extend(unsupported::find(&fields, unsupported::AGENT));
+    names::check(spec, &subject, &mut work.findings.problems);
+
+    let principals = principals::resolve(inputs, &mut work);
+    let servers = servers::resolve(inputs, &subject, install, &mut work);
+    let endpoints = work.endpoints(spec);
+    let instruction = work.instruction(inputs);
+    work.config_maps(inputs);
+    work.claim(inputs);
+    let own = own_id(&subject, install, &mut work);
+    let url = format!(
+        "https://{}:{SERVE_PORT}",
+        service_host(&subject.made, &subject.namespace)
+    );
+    let store = store_plan(spec.store.as_ref());
+    let limits = &spec.limits;
+    let deadline = work.findings.duration("limits.deadline", Some(&limits.deadline));
+
+    let rendered = own.and_then(|(spiffe_id, identity, report)| {
+        let document = document::document(Parts {
+            name: subject.name.clone(),
+            instruction,
+            endpoints,
+            model: spec.intelligence.model.clone(),
+            servers: servers.entries,
+            url: url.clone(),
+            principals: principals.clone(),
+            file_store: store != StorePlan::Memory,
+            steps: u32::try_from(limits.steps).unwrap_or_default(),
+            tokens: u64::try_from(limits.tokens).unwrap_or_default(),
+            deadline,
+            identity,
+            report,
+        });
+        let halves = work.render(&document, inputs)?;
+        let network = network_plan(spec, &subject, install, &document, servers.operator_run);
+        Some((spiffe_id, halves, network))
+    });
+
+    let Work {
+        findings: Findings { mounts, problems },
+        unresolved,
+        notes,
+        blocked,
+    } = work;
+    let Some((spiffe_id, halves, network)) = rendered.filter(|_| problems.is_empty() && !blocked) else {
+        return Err(Rejected {
+            problems,
+            unresolved,
+            principals,
+        });
+    };
+    let account = spec.service_account.clone().unwrap_or_default();
+    Ok(Validated {
+        subject,
+        spiffe_id,
+        url,
+        halves,
+        mounts,
+        store,
+        replicas: if spec.suspend { Some(0) } else { spec.replicas },
+        image: spec.image.clone().unwrap_or_else(|| install.agent_image.clone()),
+        pull_secrets: spec
+            .image_pull_secrets
+            .iter()
+            .map(|secret| secret.name.clone())
+            .collect(),
+        resources: spec.resources.as_ref().map_or_else(
+            || workload::resources("50m", "64Mi", "512Mi"),
+            workload::resources_of,
+        ),
+        annotations: account.annotations,
+        labels: account.labels,
+        network,
+        rolled_digest: inputs.rolled_digest.clone(),
+        servers: servers.declared,
+        unresolved,
+        notes,
+    })
+}
+
+/// What validation gathers on its way.
+struct Work {
+    findings: Findings,
+    unresolved: Vec<Problem>,
+    notes: Vec<Problem>,
+    /// Something is missing without which nothing new is applied.
+    blocked: bool,
+}
+
+impl Work {
+    fn invalid(&mut self, message: impl Into<String>) {
+        self.findings.problems.push(Problem::invalid(message));
+    }
+
+    /// A reference that leads nowhere and without which nothing is applied.
+    fn block(&mut self, message: String) {
+        self.unresolved.push(Problem::new(Reason::RefNotFound, message));
+        self.blocked = true;
+    }
+
+    fn endpoints(&mut self, spec: &AgentSpec) -> Vec<ModelEndpoint> {
+        let mut endpoints = Vec::new();
+        for endpoint in &spec.intelligence.endpoints {
+            let path = format!("intelligence.endpoints[{}]", endpoint.name);
+            let allow_plaintext = endpoint.allow_plaintext == Some(true);
+            if allow_plaintext && endpoint.url.starts_with("http://") {
+                self.notes.push(Problem::new(
+                    Reason::PlaintextModel,
+                    format!("spec.{path} is spoken to in plain http: prompts, answers and credentials can be read on the way"),
+                ));
+            }
+            endpoints.push(ModelEndpoint {
+                name: Some(endpoint.name.clone()),
+                url: endpoint.url.clone(),
+                allow_plaintext,
+                connection: self
+                    .findings
+                    .connection(&format!("{path}."), (&endpoint.destination).into()),
+            });
+        }
+        endpoints
+    }
+
+    fn instruction(&mut self, inputs: &Inputs) -> Option<String> {
+        let spec = &inputs.agent.spec;
+        let source = spec.instruction_from.clone().unwrap_or_default();
+        if let Some(reference) = &source.secret_key_ref {
+            let file = self.findings.mounts.secret("instructionFrom", reference);
+            return self.findings.take(file).map(|file| template(&file));
+        }
+        let text = match &source.config_map_key_ref {
+            // A missing ConfigMap or key is named where all ConfigMaps are checked.
+            Some(reference) => inputs
+                .config_maps
+                .get(&reference.name)
+                .cloned()
+                .flatten()
+                .and_then(|data| data.get(&reference.key).cloned()),
+            None => spec.instruction.clone(),
+        }?;
+        // Written by a person it could name any file of the pod, its token included.
+        if secret::Template::parse(text.trim()).is_ok_and(|template| template.has_reference()) {
+            self.invalid("spec.instruction: is a secret reference; use instructionFrom.secretKeyRef");
+            return None;
+        }
+        Some(text)
+    }
+
+    /// Every ConfigMap key that the spec itself names must be there.
+    fn config_maps(&mut self, inputs: &Inputs) {
+        for (path, reference) in names::config_map_keys(&inputs.agent.spec) {
+            let data = inputs.config_maps.get(&reference.name).and_then(Option::as_ref);
+            match data.map(|data| data.contains_key(&reference.key)) {
+                Some(true) => {}
+                Some(false) => self.block(format!(
+                    "ConfigMap {} has no key {} (spec.{path}); add it",
+                    reference.name, reference.key
+                )),
+                None => self.block(format!(
+                    "ConfigMap {} does not exist (spec.{path}); create it",
+                    reference.name
+                )),
+            }
+        }
+    }
+
+    fn claim(&mut self, inputs: &Inputs) {
+        let file = inputs
+            .agent
+            .spec
+            .store
+            .as_ref()
+            .and_then(|store| store.file.as_ref());
+        let Some(name) = file.and_then(|file| file.claim_name.as_ref()) else {
+            return;
+        };
+        match &inputs.claim {
+            NamedClaim::Free => {}
+            NamedClaim::None | NamedClaim::Missing => self.block(format!(
+                "PersistentVolumeClaim {name} does not exist (spec.store.file.claimName); create it"
+            )),
+            NamedClaim::Controlled(owner) => {
+                self.unresolved.push(Problem::new(
+                    Reason::RefNotPermitted,
+                    format!("PersistentVolumeClaim {name} (spec.store.file.claimName) belongs to {owner}; name a claim that nothing controls"),
+                ));
+                self.blocked = true;
+            }
+        }
+    }
+
+    /// The halves of the document, if the runtime would take it.
+    fn render(&mut self, document: &Document, inputs: &Inputs) -> Option<Halves> {
+        let faults = agentd_config::validate::validate(document, Place::Pod);
+        for fault in faults {
+            self.invalid(fault.to_string());
+        }
+        let halves = reload::split(document).and_then(|halves| {
+            Ok(Halves {
+                file: "agentd.json",
+                restart_only: serde_json::to_string(&halves.restart_only)?,
+                reloadable: serde_json::to_string(&halves.reloadable)?,
+                bundle_pem: inputs.bundle_pem.clone(),
+            })
+        });
+        let halves =
+            halves.map_err(|error| Problem::invalid(format!("the document cannot be written: {error}")));
+        let halves = self.findings.take(halves)?;
+        let bytes = halves.restart_only.len() + halves.reloadable.len();
+        if bytes > DOCUMENT_BYTES {
+            self.findings.problems.push(Problem::new(
+                Reason::ConfigTooLarge,
+                format!("the rendered document has {bytes} bytes; shorten the instruction or take servers out until it has at most {DOCUMENT_BYTES}"),
+            ));
+        }
+        Some(halves)
+    }
+}
+
+type Own = (
+    SpiffeId,
+    agentd_config::document::Identity,
+    agentd_config::document::Report,
+);
+
+fn own_id(subject: &Subject, install: &Install, work: &mut Work) -> Option<Own> {
+    let own = || -> Result<Own, IdError> {
+        let id = install.id_of_agent(&subject.namespace, &subject.name)?;
+        let identity = platform::identity(install, &id)?;
+        Ok((id, identity, platform::report(install)?))
+    };
+    let own = own().map_err(|error| Problem::invalid(error.to_string()));
+    work.findings.take(own)
+}
+
+fn store_plan(store: Option<&Store>) -> StorePlan {
+    let plan = |file: Option<&FileStore>| {
+        let file = file.cloned().unwrap_or_default();
+        if file.is_ephemeral() {
+            return StorePlan::Ephemeral;
+        }
+        let FileStore {
+            size,
+            storage_class_name,
+            retain,
+            claim_name,
+            ephemeral: _,
+        } = file;
+        match claim_name {
+            Some(claim_name) => StorePlan::Existing { claim_name },
+            None => StorePlan::Claim {
+                size: size.map_or_else(|| DEFAULT_STORE_SIZE.to_owned(), |size| size.0),
+                class: storage_class_name,
+                retain: retain == Some(Retain::Retain),
+            },
+        }
+    };
+    match store {
+        // Other kinds are refused by name elsewhere.
+        Some(Store { memory: Some(_), .. }) => StorePlan::Memory,
+        Some(Store { file, .. }) => plan(file.as_ref()),
+        None => plan(None),
+    }
+}
+
+fn network_plan(
+    spec: &AgentSpec,
+    subject: &Subject,
+    install: &Install,
+    document: &Document,
+    operator_run: BTreeSet<String>,
+) -> Option<NetworkPlan> {
+    let policy = &spec.network_policy;
+    if policy.mode == NetworkPolicyMode::None {
+        return None;
+    }
+    let models = document
+        .intelligence
+        .endpoints
+        .iter()
+        .map(|endpoint| &endpoint.url);
+    // The servers that the operator runs have a rule of their own.
+    let remote = document.mcp.servers.iter().filter(|server| {
+        server
+            .connection
+            .tls
+            .as_ref()
+            .is_none_or(|tls| tls.spiffe_id.is_none())
+    });
+    let urls = models
+        .chain(remote.map(|server| &server.endpoint))
+        .filter_map(|url| Url::parse(url).ok());
+    let ids = document
+        .a2a
+        .principals
+        .iter()
+        .filter_map(|principal| principal.spiffe_id.parse::<SpiffeId>().ok());
+    Some(NetworkPlan {
+        caller_namespaces: ids
+            .filter_map(|id| id.service_account().map(|(namespace, _)| namespace.to_owned()))
+            .collect(),
+        servers: operator_run,
+        ways: urls
+            .flat_map(|url| network::ways(&url, &subject.namespace, &install.cluster_domain))
+            .collect(),
+        extra_ingress: policy.extra_ingress.clone(),
+        extra_egress: policy.extra_egress.clone(),
+    })
+}

@@ -24,6 +24,14 @@ pub struct Inputs {
 /// The ConfigMaps that a spec names.
 pub fn config_maps(spec: &McpServerSpec) -> BTreeSet<String> {
     let roots = spec.tls.iter().filter_map(|tls| tls.ca_bundle.as_ref());
-    let env = spec.deployment.iter().flat_map(|deployment| &deployment.env).filter_map(|env| env.value_from.as_ref());
-    roots.chain(env).filter_map(|source| source.config_map_key_ref.as_ref()).map(|key| key.name.clone()).collect()
+    let env = spec
+        .deployment
+        .iter()
+        .flat_map(|deployment| &deployment.env)
+        .filter_map(|env| env.value_from.as_ref());
+    roots
+        .chain(env)
+        .filter_map(|source| source.config_map_key_ref.as_ref())
+        .map(|key| key.name.clone())
+        .collect()
 }

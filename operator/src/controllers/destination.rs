@@ -1,0 +1,156 @@
+//! From what a spec says of a destination to what the document says: credentials become references to mounted files.
+//! Pure; collects every problem.
+
+use agentd_base::duration::Duration;
+use agentd_config::document::{Auth, ClientTls, Connection, StaticAuth};
+use agentd_config::header;
+use agentd_crds::shared;
+use agentd_crds::shared::KeyReference;
+
+use super::mounts::{Mounts, template};
+use crate::problem::Problem;
+
+/// What a spec says of a destination, wherever it says it.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts<'a> {
+    /// Headers.
+    pub headers: &'a [shared::Header],
+    /// Credentials.
+    pub auth: Option<&'a shared::Auth>,
+    /// TLS.
+    pub tls: Option<&'a shared::ClientTls>,
+    /// A request, or an MCP handshake and each list page.
+    pub timeout: Option<&'a shared::Duration>,
+    /// TCP and TLS.
+    pub connect_timeout: Option<&'a shared::Duration>,
+}
+
+impl<'a> From<&'a shared::Destination> for Parts<'a> {
+    fn from(destination: &'a shared::Destination) -> Self {
+        let shared::Destination {
+            headers,
+            auth,
+            tls,
+            timeout,
+            connect_timeout,
+        } = destination;
+        Self {
+            headers,
+            auth: auth.as_ref(),
+            tls: tls.as_ref(),
+            timeout: timeout.as_ref(),
+            connect_timeout: connect_timeout.as_ref(),
+        }
+    }
+}
+
+/// What a conversion makes beside the document.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Files to mount.
+    pub mounts: Mounts,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+}
+
+impl Findings {
+    /// The value, or its problem among the others.
+    pub fn take<T>(&mut self, result: Result<T, Problem>) -> Option<T> {
+        result.map_err(|problem| self.problems.push(problem)).ok()
+    }
+
+    /// A duration of the spec.
+    pub fn duration(&mut self, path: &str, text: Option<&shared::Duration>) -> Option<Duration> {
+        let parsed = text?.0.parse();
+        self.take(parsed.map_err(|error| Problem::invalid(format!("spec.{path}: {error}"))))
+    }
+
+    /// The connection that `parts`, which stand at `path`, ask for.
+    pub fn connection(&mut self, path: &str, parts: Parts<'_>) -> Connection {
+        Connection {
+            headers: parts
+                .headers
+                .iter()
+                .filter_map(|header| self.header(path, header))
+                .collect(),
+            auth: parts.auth.and_then(|auth| self.auth(path, auth)),
+            tls: parts.tls.map(|tls| self.tls(&format!("{path}tls"), tls)),
+            timeout: self.duration(&format!("{path}timeout"), parts.timeout),
+            connect_timeout: self.duration(&format!("{path}connectTimeout"), parts.connect_timeout),
+        }
+    }
+
+    fn header(&mut self, path: &str, header: &shared::Header) -> Option<(String, String)> {
+        let shared::Header {
+            name,
+            value,
+            value_from,
+        } = header;
+        let path = format!("{path}headers[{name}]");
+        if let Some(source) = value_from {
+            let file = self.mounts.secret(&path, &source.secret_key_ref);
+            return self.take(file).map(|file| (name.clone(), template(&file)));
+        }
+        let value = value.clone().unwrap_or_default();
+        if header::is_credential(name) {
+            self.problems.push(Problem::invalid(format!(
+                "spec.{path}.value: is a literal under a name that holds credentials; put it into a Secret and use valueFrom.secretKeyRef"
+            )));
+            return None;
+        }
+        // A reference written by a person could name any file of the pod, its token included.
+        if value.contains("{{") {
+            self.problems.push(Problem::invalid(format!(
+                "spec.{path}.value: holds `{{{{`; use valueFrom.secretKeyRef for a secret"
+            )));
+            return None;
+        }
+        Some((name.clone(), value))
+    }
+
+    /// Kinds that are not built are refused by name elsewhere.
+    fn auth(&mut self, path: &str, auth: &shared::Auth) -> Option<Auth> {
+        let fixed = auth.fixed.as_ref()?;
+        let file = self.mounts.secret(
+            &format!("{path}auth.static.bearer"),
+            &fixed.bearer.value_from.secret_key_ref,
+        );
+        self.take(file).map(|file| {
+            Auth::Static(StaticAuth {
+                bearer: template(&file),
+            })
+        })
+    }
+
+    fn tls(&mut self, path: &str, tls: &shared::ClientTls) -> ClientTls {
+        let shared::ClientTls {
+            ca_bundle,
+            client_certificate,
+            server_name,
+        } = tls;
+        let ca_file = ca_bundle.as_ref().and_then(|source| {
+            let file = self.mounts.source(&format!("{path}.caBundle"), source);
+            self.take(file).flatten()
+        });
+        let mut pair = client_certificate.as_ref().map(|certificate| {
+            ["tls.crt", "tls.key"].map(|key| {
+                let reference = KeyReference {
+                    name: certificate.secret_name.clone(),
+                    key: key.to_owned(),
+                };
+                let file = self
+                    .mounts
+                    .secret(&format!("{path}.clientCertificate"), &reference);
+                self.take(file)
+            })
+        });
+        let [client_cert_file, client_key_file] = pair.take().unwrap_or_default();
+        ClientTls {
+            ca_file,
+            client_cert_file,
+            client_key_file,
+            server_name: server_name.clone(),
+            spiffe_id: None,
+        }
+    }
+}
