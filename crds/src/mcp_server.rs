@@ -182,7 +182,7 @@ pub enum Transport {
 #[x_kube(validation = Rule::new("!(has(self.value) && has(self.valueFrom))").message("one of value, valueFrom"))]
 pub struct EnvVar {
     /// Its name.
-    #[schemars(length(min = 1, max = 256))]
+    #[schemars(length(min = 1, max = 256), regex(pattern = r"^[-._a-zA-Z][-._a-zA-Z0-9]*$"))]
     pub name: String,
     /// A value that is no secret.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,28 +6,25 @@
 //! that left a spec leaves what runs.
 
 mod names;
+mod plans;
 mod principals;
 mod servers;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use agentd_base::limit::DOCUMENT_BYTES;
 use agentd_config::document::{Document, ModelEndpoint, Principal};
 use agentd_config::endpoint::Place;
 use agentd_config::{reload, secret};
-use agentd_crds::agent::{AgentSpec, DEFAULT_STORE_SIZE, FileStore, Retain, Store};
-use agentd_crds::shared::NetworkPolicyMode;
+use agentd_crds::agent::AgentSpec;
 use agentd_identity::SpiffeId;
 use agentd_identity::id::IdError;
 use k8s_openapi::api::core::v1::ResourceRequirements;
-use k8s_openapi::api::networking::v1::{NetworkPolicyEgressRule, NetworkPolicyIngressRule};
-use url::Url;
 
 use super::build::document::{self, Parts};
 use super::inputs::{Inputs, NamedClaim};
 use crate::controllers::destination::Findings;
 use crate::controllers::mounts::{Mounts, template};
-use crate::controllers::network::{self, Way};
 use crate::controllers::pair::Halves;
 use crate::controllers::subject::Subject;
 use crate::controllers::workload::{self, SERVE_PORT};
@@ -36,6 +33,7 @@ use crate::install::Install;
 use crate::names::service_host;
 use crate::problem::{Problem, Reason};
 
+pub use plans::{NetworkPlan, StorePlan};
 pub use servers::DeclaredServer;
 
 /// An Agent that is acted on.
@@ -88,44 +86,6 @@ pub struct Rejected {
     pub principals: Vec<Principal>,
 }
 
-/// Where state lives.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StorePlan {
-    /// On a claim that we make.
-    Claim {
-        /// Its size, a quantity.
-        size: String,
-        /// Absent: the cluster's default.
-        class: Option<String>,
-        /// It outlives the Agent.
-        retain: bool,
-    },
-    /// On a claim that is there.
-    Existing {
-        /// Its name.
-        claim_name: String,
-    },
-    /// In a file that goes with the pod.
-    Ephemeral,
-    /// In memory.
-    Memory,
-}
-
-/// What the pod's policy lets through.
-#[derive(Debug, Clone, Default)]
-pub struct NetworkPlan {
-    /// Namespaces of principals.
-    pub caller_namespaces: BTreeSet<String>,
-    /// McpServers of this namespace that the operator runs.
-    pub servers: BTreeSet<String>,
-    /// Ways to models and other servers.
-    pub ways: BTreeSet<Way>,
-    /// A person's own rules.
-    pub extra_ingress: Vec<NetworkPolicyIngressRule>,
-    /// A person's own rules.
-    pub extra_egress: Vec<NetworkPolicyEgressRule>,
-}
-
 /// Decides.
 ///
 /// # Errors
@@ -156,7 +116,7 @@ pub fn validate(inputs: &Inputs, install: &Install) -> Result<Validated, Rejecte
         "https://{}:{SERVE_PORT}",
         service_host(&subject.made, &subject.namespace)
     );
-    let store = store_plan(spec.store.as_ref());
+    let store = plans::store(spec.store.as_ref());
     let limits = &spec.limits;
     let deadline = work.findings.duration("limits.deadline", Some(&limits.deadline));
 
@@ -177,7 +137,7 @@ pub fn validate(inputs: &Inputs, install: &Install) -> Result<Validated, Rejecte
             report,
         });
         let halves = work.render(&document, inputs)?;
-        let network = network_plan(spec, &subject, install, &document, servers.operator_run);
+        let network = plans::network(spec, &subject, install, &document, servers.operator_run);
         Some((spiffe_id, halves, network))
     });
 
@@ -376,79 +336,4 @@ fn own_id(subject: &Subject, install: &Install, work: &mut Work) -> Option<Own> 
     };
     let own = own().map_err(|error| Problem::invalid(error.to_string()));
     work.findings.take(own)
-}
-
-fn store_plan(store: Option<&Store>) -> StorePlan {
-    let plan = |file: Option<&FileStore>| {
-        let file = file.cloned().unwrap_or_default();
-        if file.is_ephemeral() {
-            return StorePlan::Ephemeral;
-        }
-        let FileStore {
-            size,
-            storage_class_name,
-            retain,
-            claim_name,
-            ephemeral: _,
-        } = file;
-        match claim_name {
-            Some(claim_name) => StorePlan::Existing { claim_name },
-            None => StorePlan::Claim {
-                size: size.map_or_else(|| DEFAULT_STORE_SIZE.to_owned(), |size| size.0),
-                class: storage_class_name,
-                retain: retain == Some(Retain::Retain),
-            },
-        }
-    };
-    match store {
-        // Other kinds are refused by name elsewhere.
-        Some(Store { memory: Some(_), .. }) => StorePlan::Memory,
-        Some(Store { file, .. }) => plan(file.as_ref()),
-        None => plan(None),
-    }
-}
-
-fn network_plan(
-    spec: &AgentSpec,
-    subject: &Subject,
-    install: &Install,
-    document: &Document,
-    operator_run: BTreeSet<String>,
-) -> Option<NetworkPlan> {
-    let policy = &spec.network_policy;
-    if policy.mode == NetworkPolicyMode::None {
-        return None;
-    }
-    let models = document
-        .intelligence
-        .endpoints
-        .iter()
-        .map(|endpoint| &endpoint.url);
-    // The servers that the operator runs have a rule of their own.
-    let remote = document.mcp.servers.iter().filter(|server| {
-        server
-            .connection
-            .tls
-            .as_ref()
-            .is_none_or(|tls| tls.spiffe_id.is_none())
-    });
-    let urls = models
-        .chain(remote.map(|server| &server.endpoint))
-        .filter_map(|url| Url::parse(url).ok());
-    let ids = document
-        .a2a
-        .principals
-        .iter()
-        .filter_map(|principal| principal.spiffe_id.parse::<SpiffeId>().ok());
-    Some(NetworkPlan {
-        caller_namespaces: ids
-            .filter_map(|id| id.service_account().map(|(namespace, _)| namespace.to_owned()))
-            .collect(),
-        servers: operator_run,
-        ways: urls
-            .flat_map(|url| network::ways(&url, &subject.namespace, &install.cluster_domain))
-            .collect(),
-        extra_ingress: policy.extra_ingress.clone(),
-        extra_egress: policy.extra_egress.clone(),
-    })
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 
-use super::validate::{StorePlan, Validated};
+use super::validate::Validated;
 use crate::controllers::{account, pair, workload};
 use crate::install::Install;
 
@@ -69,11 +69,4 @@ pub fn build(validated: &Validated, install: &Install) -> Result<Objects, serde_
         config_digest: revision.config_digest,
         revision_hash: revision.hash,
     })
-}
-
-impl StorePlan {
-    /// Whether the pod mounts a claim.
-    pub fn has_claim(&self) -> bool {
-        matches!(self, Self::Claim { .. } | Self::Existing { .. })
-    }
 }

@@ -1,0 +1,134 @@
+//! What a spec says of its store and of the network, as plans. Pure.
+
+use std::collections::BTreeSet;
+
+use agentd_config::document::Document;
+use agentd_crds::agent::{AgentSpec, DEFAULT_STORE_SIZE, FileStore, Retain, Store};
+use agentd_crds::shared::NetworkPolicyMode;
+use agentd_identity::SpiffeId;
+use k8s_openapi::api::networking::v1::{NetworkPolicyEgressRule, NetworkPolicyIngressRule};
+use url::Url;
+
+use crate::controllers::network::{Way, ways};
+use crate::controllers::subject::Subject;
+use crate::install::Install;
+
+/// Where state lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StorePlan {
+    /// On a claim that we make.
+    Claim {
+        /// Its size, a quantity.
+        size: String,
+        /// Absent: the cluster's default.
+        class: Option<String>,
+        /// It outlives the Agent.
+        retain: bool,
+    },
+    /// On a claim that is there.
+    Existing {
+        /// Its name.
+        claim_name: String,
+    },
+    /// In a file that goes with the pod.
+    Ephemeral,
+    /// In memory.
+    Memory,
+}
+
+impl StorePlan {
+    /// Whether the pod mounts a claim.
+    pub fn has_claim(&self) -> bool {
+        matches!(self, Self::Claim { .. } | Self::Existing { .. })
+    }
+}
+
+/// What the pod's policy lets through.
+#[derive(Debug, Clone, Default)]
+pub struct NetworkPlan {
+    /// Namespaces of principals.
+    pub caller_namespaces: BTreeSet<String>,
+    /// McpServers of this namespace that the operator runs.
+    pub servers: BTreeSet<String>,
+    /// Ways to models and other servers.
+    pub ways: BTreeSet<Way>,
+    /// A person's own rules.
+    pub extra_ingress: Vec<NetworkPolicyIngressRule>,
+    /// A person's own rules.
+    pub extra_egress: Vec<NetworkPolicyEgressRule>,
+}
+
+pub(super) fn store(store: Option<&Store>) -> StorePlan {
+    let plan = |file: Option<&FileStore>| {
+        let file = file.cloned().unwrap_or_default();
+        if file.is_ephemeral() {
+            return StorePlan::Ephemeral;
+        }
+        let FileStore {
+            size,
+            storage_class_name,
+            retain,
+            claim_name,
+            ephemeral: _,
+        } = file;
+        match claim_name {
+            Some(claim_name) => StorePlan::Existing { claim_name },
+            None => StorePlan::Claim {
+                size: size.map_or_else(|| DEFAULT_STORE_SIZE.to_owned(), |size| size.0),
+                class: storage_class_name,
+                retain: retain == Some(Retain::Retain),
+            },
+        }
+    };
+    match store {
+        // Other kinds are refused by name elsewhere.
+        Some(Store { memory: Some(_), .. }) => StorePlan::Memory,
+        Some(Store { file, .. }) => plan(file.as_ref()),
+        None => plan(None),
+    }
+}
+
+pub(super) fn network(
+    spec: &AgentSpec,
+    subject: &Subject,
+    install: &Install,
+    document: &Document,
+    operator_run: BTreeSet<String>,
+) -> Option<NetworkPlan> {
+    let policy = &spec.network_policy;
+    if policy.mode == NetworkPolicyMode::None {
+        return None;
+    }
+    let models = document
+        .intelligence
+        .endpoints
+        .iter()
+        .map(|endpoint| &endpoint.url);
+    // The servers that the operator runs have a rule of their own.
+    let remote = document.mcp.servers.iter().filter(|server| {
+        server
+            .connection
+            .tls
+            .as_ref()
+            .is_none_or(|tls| tls.spiffe_id.is_none())
+    });
+    let urls = models
+        .chain(remote.map(|server| &server.endpoint))
+        .filter_map(|url| Url::parse(url).ok());
+    let ids = document
+        .a2a
+        .principals
+        .iter()
+        .filter_map(|principal| principal.spiffe_id.parse::<SpiffeId>().ok());
+    Some(NetworkPlan {
+        caller_namespaces: ids
+            .filter_map(|id| id.service_account().map(|(namespace, _)| namespace.to_owned()))
+            .collect(),
+        servers: operator_run,
+        ways: urls
+            .flat_map(|url| ways(&url, &subject.namespace, &install.cluster_domain))
+            .collect(),
+        extra_ingress: policy.extra_ingress.clone(),
+        extra_egress: policy.extra_egress.clone(),
+    })
+}
