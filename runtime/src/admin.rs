@@ -18,7 +18,11 @@ use tokio::sync::watch;
 use crate::metrics::Metrics;
 
 /// Probes and scrapes come from a few places, one request at a time.
-pub const BOUNDS: Bounds = Bounds { connections: 64, streams: 16, linger: Duration::from_secs(5) };
+pub const BOUNDS: Bounds = Bounds {
+    connections: 64,
+    streams: 16,
+    linger: Duration::from_secs(5),
+};
 
 /// The identity as `/readyz` sees it.
 #[derive(Clone)]
@@ -80,7 +84,10 @@ impl Admin {
                 text(StatusCode::SERVICE_UNAVAILABLE, blockers.join("\n") + "\n")
             }
             "/metrics" => text(StatusCode::OK, self.metrics.render(self.blockers().is_empty())),
-            _ => text(StatusCode::NOT_FOUND, "there are /healthz, /readyz and /metrics\n"),
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "there are /healthz, /readyz and /metrics\n",
+            ),
         }
     }
 }
@@ -122,21 +129,34 @@ mod tests {
     async fn alive_is_not_ready_and_says_why() {
         let readiness = Readiness::new();
         let source = IdentitySource::new("td".parse().unwrap());
-        let error = Renewal { last_error: Some("the issuer cannot be reached".into()), renewals: 0 };
+        let error = Renewal {
+            last_error: Some("the issuer cannot be reached".into()),
+            renewals: 0,
+        };
         let identity = IdentityHealth {
             source,
             renewal: watch::Sender::new(error).subscribe(),
             clock: agentd_base::clock::system(),
         };
-        let admin = Admin { readiness: readiness.clone(), identity: Some(identity), metrics: Metrics::new().unwrap() };
+        let admin = Admin {
+            readiness: readiness.clone(),
+            identity: Some(identity),
+            metrics: Metrics::new().unwrap(),
+        };
         readiness.block("store", "not open yet");
         assert_eq!(get(&admin, "/healthz").await, (200, "ok\n".into()));
         let (status, body) = get(&admin, "/readyz").await;
         assert_eq!(status, 503);
-        assert_eq!(body, "store: not open yet\nidentity: no SVID yet: the issuer cannot be reached\n");
+        assert_eq!(
+            body,
+            "store: not open yet\nidentity: no SVID yet: the issuer cannot be reached\n"
+        );
         assert!(get(&admin, "/metrics").await.1.contains("agent_ready 0"));
         readiness.release("store");
-        let without = Admin { identity: None, ..admin };
+        let without = Admin {
+            identity: None,
+            ..admin
+        };
         assert_eq!(get(&without, "/readyz").await, (200, "ok\n".into()));
         assert_eq!(get(&without, "/").await.0, 404);
         assert_eq!(without.answer(&Method::POST, "/healthz").status(), 405);

@@ -93,8 +93,16 @@ impl Invocation {
         servers: Vec<String>,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Layers {
-        let variables = environment.into_iter().filter(|(name, _)| name.starts_with(paths::PREFIX)).collect();
-        Layers { files, variables, flags, servers }
+        let variables = environment
+            .into_iter()
+            .filter(|(name, _)| name.starts_with(paths::PREFIX))
+            .collect();
+        Layers {
+            files,
+            variables,
+            flags,
+            servers,
+        }
     }
 }
 
@@ -110,7 +118,9 @@ where
     let matches = command().try_get_matches_from(arguments)?;
     Ok(match matches.subcommand() {
         Some(("worker", _)) => Invocation::Worker,
-        Some(("bridge", bridge)) => Invocation::Bridge { files: many(bridge, "config") },
+        Some(("bridge", bridge)) => Invocation::Bridge {
+            files: many(bridge, "config"),
+        },
         Some(("identity", identity)) => match identity.subcommand() {
             Some((_, fetch)) => Invocation::IdentityFetch(identity_fetch(fetch)),
             None => return Err(no_verb("identity")),
@@ -132,7 +142,11 @@ pub fn command() -> Command {
         .about("Runs one AI agent: it acts through MCP servers and is reached over A2A")
         .args_conflicts_with_subcommands(true)
         .args(run_args(&leaves))
-        .subcommand(Command::new("run").about("Runs the agent (the default)").args(run_args(&leaves)))
+        .subcommand(
+            Command::new("run")
+                .about("Runs the agent (the default)")
+                .args(run_args(&leaves)),
+        )
         .subcommand(Command::new("worker").hide(true))
         .subcommand(
             Command::new("bridge")
@@ -146,12 +160,18 @@ pub fn command() -> Command {
                 .subcommand(identity_fetch_command()),
         )
         .subcommand(
-            Command::new("a2a").about("Talks to other agents").subcommand_required(true).subcommand(a2a_send_command()),
+            Command::new("a2a")
+                .about("Talks to other agents")
+                .subcommand_required(true)
+                .subcommand(a2a_send_command()),
         )
 }
 
 fn no_verb(noun: &str) -> clap::Error {
-    clap::Error::raw(clap::error::ErrorKind::MissingSubcommand, format!("{noun} needs a verb; see --help\n"))
+    clap::Error::raw(
+        clap::error::ErrorKind::MissingSubcommand,
+        format!("{noun} needs a verb; see --help\n"),
+    )
 }
 
 fn config_arg() -> Arg {
@@ -174,21 +194,41 @@ fn run_args(leaves: &[Leaf]) -> Vec<Arg> {
             .help("Adds one MCP server; repeatable"),
     ];
     for (alias, path) in paths::ALIASES {
-        args.push(leaf_arg(alias, &format!("The same as --{path}"), leaves.iter().find(|leaf| leaf.path == path)));
+        args.push(leaf_arg(
+            alias,
+            &format!("The same as --{path}"),
+            leaves.iter().find(|leaf| leaf.path == path),
+        ));
     }
-    args.extend(leaves.iter().map(|leaf| leaf_arg(&leaf.path, &leaf.help, Some(leaf))));
+    args.extend(
+        leaves
+            .iter()
+            .map(|leaf| leaf_arg(&leaf.path, &leaf.help, Some(leaf))),
+    );
     args
 }
 
 fn leaf_arg(name: &str, help: &str, leaf: Option<&Leaf>) -> Arg {
-    let spellings = [name.replace('_', "-"), name.replace(['.', '_'], "-"), name.replace(['.', '-'], "_")];
-    let mut aliases: Vec<String> = spellings.into_iter().filter(|spelling| spelling != name).collect();
+    let spellings = [
+        name.replace('_', "-"),
+        name.replace(['.', '_'], "-"),
+        name.replace(['.', '-'], "_"),
+    ];
+    let mut aliases: Vec<String> = spellings
+        .into_iter()
+        .filter(|spelling| spelling != name)
+        .collect();
     aliases.dedup();
-    let arg = Arg::new(name.to_owned()).long(name.to_owned()).aliases(aliases).help(help.to_owned());
+    let arg = Arg::new(name.to_owned())
+        .long(name.to_owned())
+        .aliases(aliases)
+        .help(help.to_owned());
     match leaf.map(|leaf| &leaf.kind) {
-        Some(paths::Kind::Boolean) => {
-            arg.value_name("BOOL").num_args(0..=1).require_equals(true).default_missing_value("true")
-        }
+        Some(paths::Kind::Boolean) => arg
+            .value_name("BOOL")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true"),
         Some(paths::Kind::Choice(words)) => arg.value_name(words.join("|").to_uppercase()),
         Some(paths::Kind::Integer) => arg.value_name("N"),
         Some(paths::Kind::Duration) => arg.value_name("DURATION"),
@@ -203,7 +243,12 @@ fn identity_fetch_command() -> Command {
     };
     let path = |name, value, help| text(name, value, help).value_parser(value_parser!(PathBuf));
     let given = ["issuer-url", "issuer-id", "bundle", "token-file"];
-    let kubectl = ["namespace", "service-account", "install-namespace", "port-forward"];
+    let kubectl = [
+        "namespace",
+        "service-account",
+        "install-namespace",
+        "port-forward",
+    ];
     Command::new("fetch")
         .about("Gets an X.509-SVID with the token of a ServiceAccount: key.pem, svid.pem and bundle.pem")
         .arg(path("out", "DIR", "Where the three files go").required(true))
@@ -212,15 +257,23 @@ fn identity_fetch_command() -> Command {
         .arg(path("bundle", "FILE", "Roots of the trust domain, PEM").requires("issuer-url"))
         .arg(path("token-file", "FILE", "A token with the issuer's audience").requires("issuer-url"))
         .arg(
-            text("namespace", "NAME", "Of the ServiceAccount; everything else comes by kubectl")
-                .short('n')
-                .requires("service-account")
-                .conflicts_with_all(given),
+            text(
+                "namespace",
+                "NAME",
+                "Of the ServiceAccount; everything else comes by kubectl",
+            )
+            .short('n')
+            .requires("service-account")
+            .conflicts_with_all(given),
         )
         .arg(text("service-account", "NAME", "Labelled agentd.io/caller: \"true\"").requires("namespace"))
         .arg(
-            text("install-namespace", "NAME", "Where agentd is installed; absent: the ServiceAccount's namespace")
-                .requires("namespace"),
+            text(
+                "install-namespace",
+                "NAME",
+                "Where agentd is installed; absent: the ServiceAccount's namespace",
+            )
+            .requires("namespace"),
         )
         .arg(
             Arg::new("port-forward")
@@ -229,18 +282,36 @@ fn identity_fetch_command() -> Command {
                 .requires("namespace")
                 .help("Reach the issuer through kubectl port-forward"),
         )
-        .group(clap::ArgGroup::new("source").args(["issuer-url", "namespace"]).required(true))
+        .group(
+            clap::ArgGroup::new("source")
+                .args(["issuer-url", "namespace"])
+                .required(true),
+        )
         .mut_args(move |arg| {
             let kind = arg.get_id().to_string();
-            if kubectl.contains(&kind.as_str()) { arg.help_heading("With kubectl") } else { arg }
+            if kubectl.contains(&kind.as_str()) {
+                arg.help_heading("With kubectl")
+            } else {
+                arg
+            }
         })
 }
 
 fn a2a_send_command() -> Command {
     Command::new("send")
         .about("Sends a message, waits, and prints the answer")
-        .arg(Arg::new("url").value_name("URL").required(true).help("The agent's URL"))
-        .arg(Arg::new("text").value_name("TEXT").required(true).help("The message"))
+        .arg(
+            Arg::new("url")
+                .value_name("URL")
+                .required(true)
+                .help("The agent's URL"),
+        )
+        .arg(
+            Arg::new("text")
+                .value_name("TEXT")
+                .required(true)
+                .help("The message"),
+        )
         .arg(
             Arg::new("server-id")
                 .long("server-id")
@@ -256,7 +327,12 @@ fn a2a_send_command() -> Command {
                 .requires("server-id")
                 .help("A folder written by agentd identity fetch"),
         )
-        .arg(Arg::new("context").long("context").value_name("ID").help("The conversation to go on in"))
+        .arg(
+            Arg::new("context")
+                .long("context")
+                .value_name("ID")
+                .help("The conversation to go on in"),
+        )
         .arg(
             Arg::new("output")
                 .short('o')
@@ -299,7 +375,10 @@ fn identity_fetch(matches: &ArgMatches) -> IdentityFetch {
             token_file: path(matches, "token-file"),
         },
     };
-    IdentityFetch { out: path(matches, "out"), from }
+    IdentityFetch {
+        out: path(matches, "out"),
+        from,
+    }
 }
 
 fn a2a_send(matches: &ArgMatches) -> A2aSend {
@@ -309,7 +388,9 @@ fn a2a_send(matches: &ArgMatches) -> A2aSend {
         server_id: matches.get_one::<String>("server-id").cloned(),
         identity: matches.get_one::<PathBuf>("identity").cloned(),
         context: matches.get_one::<String>("context").cloned(),
-        json: matches.get_one::<String>("output").is_some_and(|format| format == "json"),
+        json: matches
+            .get_one::<String>("output")
+            .is_some_and(|format| format == "json"),
     }
 }
 
@@ -323,7 +404,10 @@ fn path(matches: &ArgMatches, name: &str) -> PathBuf {
 }
 
 fn many<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Vec<T> {
-    matches.get_many::<T>(name).map(|values| values.cloned().collect()).unwrap_or_default()
+    matches
+        .get_many::<T>(name)
+        .map(|values| values.cloned().collect())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -360,9 +444,17 @@ mod tests {
 
     #[test]
     fn a_switch_needs_no_value_and_takes_one() {
-        for (line, value) in [("--a2a.dev --model m", "true"), ("--a2a.dev=false --model m", "false")] {
-            let Invocation::Run { flags, .. } = parsed(line) else { panic!() };
-            assert_eq!(flags, [("a2a.dev".into(), value.into()), ("model".into(), "m".into())]);
+        for (line, value) in [
+            ("--a2a.dev --model m", "true"),
+            ("--a2a.dev=false --model m", "false"),
+        ] {
+            let Invocation::Run { flags, .. } = parsed(line) else {
+                panic!()
+            };
+            assert_eq!(
+                flags,
+                [("a2a.dev".into(), value.into()), ("model".into(), "m".into())]
+            );
         }
     }
 
@@ -410,8 +502,14 @@ mod tests {
 
     #[test]
     fn only_our_variables_reach_the_layers() {
-        let environment = [("PATH".to_owned(), "/bin".to_owned()), ("AGENTD_A2A_DEV".to_owned(), "true".to_owned())];
+        let environment = [
+            ("PATH".to_owned(), "/bin".to_owned()),
+            ("AGENTD_A2A_DEV".to_owned(), "true".to_owned()),
+        ];
         let layers = Invocation::layers(vec![], vec![], vec![], environment);
-        assert_eq!(layers.variables, [("AGENTD_A2A_DEV".to_owned(), "true".to_owned())]);
+        assert_eq!(
+            layers.variables,
+            [("AGENTD_A2A_DEV".to_owned(), "true".to_owned())]
+        );
     }
 }

@@ -29,7 +29,11 @@ impl FolderWatch {
                 let _ = sender.try_send(());
             }
         })?;
-        Ok(Self { watcher, watched: BTreeSet::new(), changes })
+        Ok(Self {
+            watcher,
+            watched: BTreeSet::new(),
+            changes,
+        })
     }
 
     /// Also watches the folder (not what is below it). A folder that is not there is left out.
@@ -79,12 +83,18 @@ mod tests {
         watch.add(folder.path());
         watch.add(Path::new("/does/not/exist"));
         assert_eq!(std::fs::read_to_string(folder.path().join("a")).unwrap(), "1");
-        assert!(tokio::time::timeout(Duration::from_millis(50), watch.changed()).await.is_err());
+        assert!(
+            tokio::time::timeout(Duration::from_millis(50), watch.changed())
+                .await
+                .is_err()
+        );
 
         std::fs::create_dir(folder.path().join("..2")).unwrap();
         std::fs::write(folder.path().join("..2/a"), "2").unwrap();
         std::os::unix::fs::symlink("..2", folder.path().join("..data_tmp")).unwrap();
         std::fs::rename(folder.path().join("..data_tmp"), folder.path().join("..data")).unwrap();
-        tokio::time::timeout(Duration::from_secs(5), watch.changed()).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(5), watch.changed())
+            .await
+            .unwrap();
     }
 }

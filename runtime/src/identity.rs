@@ -33,7 +33,11 @@ impl PodIdentity {
     ///
     /// # Errors
     /// When an ID or URL of the document is none.
-    pub fn start(identity: &Identity, bundle: Option<Vec<u8>>, clock: SharedClock) -> Result<Self, ConfigErrors> {
+    pub fn start(
+        identity: &Identity,
+        bundle: Option<Vec<u8>>,
+        clock: SharedClock,
+    ) -> Result<Self, ConfigErrors> {
         let trust_domain: TrustDomain = parsed("identity.trust_domain", &identity.trust_domain)?;
         let source = IdentitySource::new(trust_domain);
         match bundle.map_or_else(|| std::fs::read(&identity.bundle_file), Ok) {
@@ -56,12 +60,21 @@ impl PodIdentity {
             .map_err(|error| Fault::new("identity.issuer_url", error.to_string(), "use https"))?;
         let (state, renewal) = watch::channel(Renewal::default());
         let task = tokio::spawn(renew(client, PACE, state)).abort_handle();
-        Ok(Self { source, renewal, clock, task })
+        Ok(Self {
+            source,
+            renewal,
+            clock,
+            task,
+        })
     }
 
     /// For `/readyz`.
     pub fn health(&self) -> IdentityHealth {
-        IdentityHealth { source: self.source.clone(), renewal: self.renewal.clone(), clock: self.clock.clone() }
+        IdentityHealth {
+            source: self.source.clone(),
+            renewal: self.renewal.clone(),
+            clock: self.clock.clone(),
+        }
     }
 }
 
@@ -71,7 +84,12 @@ impl PodIdentity {
 /// When it is none; the fault names the key.
 pub fn parse_bundle(source: &IdentitySource, pem: &[u8]) -> Result<Bundle, ConfigErrors> {
     Bundle::from_pem(source.trust_domain().clone(), pem).map_err(|error| {
-        Fault::new("identity.bundle_file", error.to_string(), "let it hold the roots of the trust domain").into()
+        Fault::new(
+            "identity.bundle_file",
+            error.to_string(),
+            "let it hold the roots of the trust domain",
+        )
+        .into()
     })
 }
 
@@ -86,12 +104,16 @@ pub fn set_bundle(source: &IdentitySource, bundle: Bundle) {
 /// The file's name when it lies directly in the folder.
 pub fn name_in(folder: &Path, file: &Path) -> Option<String> {
     let inside = file.parent() == Some(folder);
-    file.file_name().and_then(|name| name.to_str()).filter(|_| inside).map(str::to_owned)
+    file.file_name()
+        .and_then(|name| name.to_str())
+        .filter(|_| inside)
+        .map(str::to_owned)
 }
 
 fn parsed<T: std::str::FromStr>(key: &str, text: &str) -> Result<T, ConfigErrors>
 where
     T::Err: std::fmt::Display,
 {
-    text.parse().map_err(|error: T::Err| Fault::new(key, error.to_string(), "correct it").into())
+    text.parse()
+        .map_err(|error: T::Err| Fault::new(key, error.to_string(), "correct it").into())
 }

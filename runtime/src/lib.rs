@@ -35,16 +35,21 @@ pub fn main() -> ExitCode {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let code = match cli::parse(std::env::args_os()) {
         Ok(Invocation::Worker) => block_on(Builder::new_current_thread(), worker::child::main()),
-        Ok(Invocation::Run { files, flags, servers }) => {
+        Ok(Invocation::Run {
+            files,
+            flags,
+            servers,
+        }) => {
             let layers = Invocation::layers(files, flags, servers, std::env::vars_os().filter_map(text));
             commands::run::prepare(layers, |start| block_on(threads(), supervisor::run(start)))
         }
         Ok(Invocation::Bridge { files }) => {
             commands::bridge::prepare(files, |start| block_on(threads(), bridge::run(start)))
         }
-        Ok(Invocation::IdentityFetch(arguments)) => {
-            block_on(Builder::new_current_thread(), commands::identity_fetch::run(arguments))
-        }
+        Ok(Invocation::IdentityFetch(arguments)) => block_on(
+            Builder::new_current_thread(),
+            commands::identity_fetch::run(arguments),
+        ),
         Ok(Invocation::A2aSend(arguments)) => {
             block_on(Builder::new_current_thread(), commands::a2a_send::run(arguments))
         }

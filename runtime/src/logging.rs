@@ -40,7 +40,11 @@ impl LevelHandle {
 /// Installs the process's subscriber. `component` is `supervisor`, `worker`, `bridge` or `cli`.
 pub fn install(component: &'static str, level: LogLevel) -> LevelHandle {
     let (filter, handle) = reload::Layer::new(filter(level));
-    let lines = JsonLines { component, pid: std::process::id(), writer: std::io::stderr };
+    let lines = JsonLines {
+        component,
+        pid: std::process::id(),
+        writer: std::io::stderr,
+    };
     // A second install (a test in one process) keeps the first.
     let _ = tracing::subscriber::set_global_default(Registry::default().with(lines.with_filter(filter)));
     LevelHandle(handle)
@@ -54,7 +58,11 @@ fn filter(level: LogLevel) -> Targets {
         LogLevel::Debug => LevelFilter::DEBUG,
     };
     // Its faults reach us as errors, which are logged by those who know what they mean.
-    let sdk = if level >= LevelFilter::DEBUG { LevelFilter::WARN } else { LevelFilter::OFF };
+    let sdk = if level >= LevelFilter::DEBUG {
+        LevelFilter::WARN
+    } else {
+        LevelFilter::OFF
+    };
     Targets::new()
         .with_default(level.min(LevelFilter::WARN))
         .with_target("rmcp", sdk)
@@ -93,11 +101,18 @@ where
         let mut own = Fields::default();
         event.record(&mut own);
         let mut message = own.0.remove("message");
-        let name = own.0.remove("event").or_else(|| message.take()).unwrap_or(Value::Null);
+        let name = own
+            .0
+            .remove("event")
+            .or_else(|| message.take())
+            .unwrap_or(Value::Null);
 
         let mut line = Map::new();
         line.insert("ts".into(), timestamp().into());
-        line.insert("level".into(), event.metadata().level().as_str().to_ascii_lowercase().into());
+        line.insert(
+            "level".into(),
+            event.metadata().level().as_str().to_ascii_lowercase().into(),
+        );
         line.insert("event".into(), name);
         line.insert("comp".into(), self.component.into());
         line.insert("pid".into(), self.pid.into());
@@ -107,7 +122,11 @@ where
         if let Some(message) = message {
             line.insert("message".into(), message);
         }
-        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+        for span in context
+            .event_scope(event)
+            .into_iter()
+            .flat_map(|scope| scope.from_root())
+        {
             if let Some(fields) = span.extensions().get::<Fields>() {
                 line.extend(fields.0.clone());
             }
@@ -122,7 +141,9 @@ where
 }
 
 fn timestamp() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+    jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
+        .to_string()
 }
 
 #[derive(Default)]
@@ -183,11 +204,19 @@ mod tests {
     fn lines(level: LogLevel, act: impl FnOnce()) -> Vec<Value> {
         let sink = Sink::default();
         let writer = sink.clone();
-        let layer = JsonLines { component: "test", pid: 7, writer: move || writer.clone() };
+        let layer = JsonLines {
+            component: "test",
+            pid: 7,
+            writer: move || writer.clone(),
+        };
         let subscriber = Registry::default().with(layer.with_filter(filter(level)));
         tracing::subscriber::with_default(subscriber, act);
         let bytes = sink.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        String::from_utf8(bytes)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     #[test]

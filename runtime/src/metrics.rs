@@ -4,7 +4,9 @@
 use agentd_agent::Status;
 use agentd_base::report::ServerState;
 use agentd_mcp::ServersView;
-use prometheus::{Encoder as _, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{
+    Encoder as _, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+};
 
 use crate::worker::frame::{ModelCalled, ToolCalled};
 
@@ -48,21 +50,41 @@ impl Metrics {
             registry.register(Box::new(metric.clone()))?;
             Ok::<_, prometheus::Error>(metric)
         };
-        let servers_up = IntGaugeVec::new(Opts::new("agent_mcp_up", "1 while the MCP server is connected"), &["server"])?;
+        let servers_up = IntGaugeVec::new(
+            Opts::new("agent_mcp_up", "1 while the MCP server is connected"),
+            &["server"],
+        )?;
         registry.register(Box::new(servers_up.clone()))?;
         gauge("agent_up", "1 while the process runs")?.set(1);
         Ok(Self {
             ready: gauge("agent_ready", "1 while /readyz says so")?,
-            generation: gauge("agent_config_generation", "Accepted configurations since the start")?,
+            generation: gauge(
+                "agent_config_generation",
+                "Accepted configurations since the start",
+            )?,
             turns: counter("agent_turns_total", "Turns that ended", &["status"])?,
-            crashes: plain("agent_worker_crashes_total", "Workers that ended in the middle of a turn")?,
+            crashes: plain(
+                "agent_worker_crashes_total",
+                "Workers that ended in the middle of a turn",
+            )?,
             tool_calls: counter("agent_tool_calls_total", "Tool calls", &["outcome"])?,
             model_calls: plain("agent_intel_calls_total", "Model calls")?,
             model_errors: counter("agent_intel_errors_total", "Model calls that failed", &["reason"])?,
             tokens: counter("agent_tokens_total", "Tokens", &["type"])?,
-            reloads: counter("agent_config_reload_total", "Changes of the live folder", &["result"])?,
-            workers_idle: gauge("agent_workers_idle", "Warm workers that wait for their conversation")?,
-            requests: counter("agent_bridge_requests_total", "Requests at the bridge", &["outcome"])?,
+            reloads: counter(
+                "agent_config_reload_total",
+                "Changes of the live folder",
+                &["result"],
+            )?,
+            workers_idle: gauge(
+                "agent_workers_idle",
+                "Warm workers that wait for their conversation",
+            )?,
+            requests: counter(
+                "agent_bridge_requests_total",
+                "Requests at the bridge",
+                &["outcome"],
+            )?,
             servers_up,
             registry,
         })
@@ -87,8 +109,12 @@ impl Metrics {
     /// A model call has ended.
     pub fn model(&self, call: &ModelCalled) {
         self.model_calls.inc();
-        self.tokens.with_label_values(&["input"]).inc_by(call.input_tokens);
-        self.tokens.with_label_values(&["output"]).inc_by(call.output_tokens);
+        self.tokens
+            .with_label_values(&["input"])
+            .inc_by(call.input_tokens);
+        self.tokens
+            .with_label_values(&["output"])
+            .inc_by(call.output_tokens);
         if let Some(class) = &call.error {
             self.model_errors.with_label_values(&[class]).inc();
         }
@@ -96,7 +122,9 @@ impl Metrics {
 
     /// A live folder was taken or refused.
     pub fn reload(&self, accepted: bool, generation: u64) {
-        self.reloads.with_label_values(&[if accepted { "applied" } else { "rejected" }]).inc();
+        self.reloads
+            .with_label_values(&[if accepted { "applied" } else { "rejected" }])
+            .inc();
         self.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
     }
 

@@ -41,6 +41,13 @@ mod tests {
             "AGENTD_POD_IP" => Some("10.0.0.7".into()),
             _ => Some(String::new()),
         });
-        assert_eq!(pod, Pod { name: Some("a-0".into()), uid: None, ip: Some("10.0.0.7".parse().unwrap()) });
+        assert_eq!(
+            pod,
+            Pod {
+                name: Some("a-0".into()),
+                uid: None,
+                ip: Some("10.0.0.7".parse().unwrap())
+            }
+        );
     }
 }

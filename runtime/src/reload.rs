@@ -9,8 +9,8 @@ use std::time::Duration;
 use agentd_base::limit::MESSAGE_CHARS;
 use agentd_base::report::Rejected;
 use agentd_base::text::clip;
-use agentd_config::load::{self, Layers, Loaded};
 use agentd_config::live::{self, Live};
+use agentd_config::load::{self, Layers, Loaded};
 use agentd_config::{BridgeDocument, ConfigErrors, Document, Fault, reload};
 use agentd_identity::{Bundle, IdentitySource};
 use tokio::sync::{mpsc, watch};
@@ -56,7 +56,9 @@ impl Reloadable for Document {
     }
 
     fn bundle_file(&self) -> Option<PathBuf> {
-        self.identity.as_ref().map(|identity| identity.bundle_file.clone())
+        self.identity
+            .as_ref()
+            .map(|identity| identity.bundle_file.clone())
     }
 
     fn live_folder(&self) -> Option<PathBuf> {
@@ -72,8 +74,15 @@ impl Reloadable for BridgeDocument {
     }
 
     fn restart_only(&self, new: &Self) -> Vec<String> {
-        let same = Self { allowed: self.allowed.clone(), ..new.clone() };
-        if same == *self { Vec::new() } else { vec!["the configuration file".to_owned()] }
+        let same = Self {
+            allowed: self.allowed.clone(),
+            ..new.clone()
+        };
+        if same == *self {
+            Vec::new()
+        } else {
+            vec!["the configuration file".to_owned()]
+        }
     }
 
     fn bundle_file(&self) -> Option<PathBuf> {
@@ -115,7 +124,11 @@ enum Verdict<T> {
     /// It is what runs.
     Same,
     /// It is good.
-    Accepted { document: Box<T>, bundle: Option<Bundle>, digest: String },
+    Accepted {
+        document: Box<T>,
+        bundle: Option<Bundle>,
+        digest: String,
+    },
     /// It is not.
     Refused(Rejected),
 }
@@ -125,7 +138,11 @@ impl<T: Reloadable> LiveHalf<T> {
     pub async fn follow(self, mut watch: FolderWatch, mut poke: mpsc::Receiver<()>) {
         let document = self.settings.borrow().document.clone();
         let (live, bundle) = (document.live_folder(), document.bundle_file());
-        for folder in live.iter().map(PathBuf::as_path).chain(bundle.iter().filter_map(|file| file.parent())) {
+        for folder in live
+            .iter()
+            .map(PathBuf::as_path)
+            .chain(bundle.iter().filter_map(|file| file.parent()))
+        {
             watch.add(folder);
         }
         tracing::debug!(event = "config.watch.armed", folder = ?live);
@@ -142,19 +159,32 @@ impl<T: Reloadable> LiveHalf<T> {
     /// Reads the folder and takes it up, or says why not.
     pub async fn look(&self) {
         let document = self.settings.borrow().document.clone();
-        let Some(folder) = document.live_folder() else { return self.look_at_bundle(&document) };
+        let Some(folder) = document.live_folder() else {
+            return self.look_at_bundle(&document);
+        };
         let (layers, running) = (self.layers.clone(), self.settings.borrow().digest.clone());
         let source = self.identity.clone();
         let judged = tokio::task::spawn_blocking(move || {
             let live = live::read(&folder)?;
-            Ok::<_, live::LiveError>(judge(&document, &layers, live, running.as_deref(), source.as_ref()))
+            Ok::<_, live::LiveError>(judge(
+                &document,
+                &layers,
+                live,
+                running.as_deref(),
+                source.as_ref(),
+            ))
         })
         .await;
         match judged {
             Ok(Ok(Verdict::Same)) => {
-                self.rejected.send_if_modified(|rejected| rejected.take().is_some());
+                self.rejected
+                    .send_if_modified(|rejected| rejected.take().is_some());
             }
-            Ok(Ok(Verdict::Accepted { document, bundle, digest })) => self.accept(*document, bundle, digest),
+            Ok(Ok(Verdict::Accepted {
+                document,
+                bundle,
+                digest,
+            })) => self.accept(*document, bundle, digest),
             Ok(Ok(Verdict::Refused(rejected))) => self.refuse(rejected),
             Ok(Err(error)) => tracing::warn!(event = "config.watch.error", err = %error),
             Err(error) => tracing::error!(event = "config.watch.error", err = %error),
@@ -163,7 +193,9 @@ impl<T: Reloadable> LiveHalf<T> {
 
     /// Without a live folder only the bundle can change.
     fn look_at_bundle(&self, document: &T) {
-        let (Some(source), Some(file)) = (&self.identity, document.bundle_file()) else { return };
+        let (Some(source), Some(file)) = (&self.identity, document.bundle_file()) else {
+            return;
+        };
         let read = std::fs::read(&file).map_err(|error| error.to_string());
         match read.and_then(|pem| parse_bundle(source, &pem).map_err(|errors| errors.to_string())) {
             Ok(bundle) => set_bundle(source, bundle),
@@ -177,8 +209,13 @@ impl<T: Reloadable> LiveHalf<T> {
         }
         let generation = self.settings.borrow().generation + 1;
         tracing::info!(event = "config.reloaded", generation, digest);
-        self.settings.send_replace(Arc::new(Settings { generation, document, digest: Some(digest) }));
-        self.rejected.send_if_modified(|rejected| rejected.take().is_some());
+        self.settings.send_replace(Arc::new(Settings {
+            generation,
+            document,
+            digest: Some(digest),
+        }));
+        self.rejected
+            .send_if_modified(|rejected| rejected.take().is_some());
         self.metrics.reload(true, generation);
     }
 
@@ -189,7 +226,11 @@ impl<T: Reloadable> LiveHalf<T> {
             changed
         });
         if is_new {
-            tracing::error!(event = "config.reload.invalid", digest = refused.digest, err = refused.message);
+            tracing::error!(
+                event = "config.reload.invalid",
+                digest = refused.digest,
+                err = refused.message
+            );
             self.metrics.reload(false, self.settings.borrow().generation);
         }
     }
@@ -212,11 +253,23 @@ fn judge<T: Reloadable>(
         if restart_only.is_empty() {
             return Ok((document, bundle));
         }
-        Err(Fault::new(restart_only.join(", "), "cannot change while the process runs", "restart it").into())
+        Err(Fault::new(
+            restart_only.join(", "),
+            "cannot change while the process runs",
+            "restart it",
+        )
+        .into())
     });
     match accepted {
-        Ok((document, bundle)) => Verdict::Accepted { document: Box::new(document), bundle, digest: found },
-        Err(errors) => Verdict::Refused(Rejected { digest: found, message: message(&errors) }),
+        Ok((document, bundle)) => Verdict::Accepted {
+            document: Box::new(document),
+            bundle,
+            digest: found,
+        },
+        Err(errors) => Verdict::Refused(Rejected {
+            digest: found,
+            message: message(&errors),
+        }),
     }
 }
 
@@ -226,16 +279,33 @@ fn check_bundle<T: Reloadable>(
     live: &Live,
     source: Option<&IdentitySource>,
 ) -> Result<Option<Bundle>, ConfigErrors> {
-    let name = running.bundle_file().and_then(|file| name_in(&live.folder, &file));
-    let (Some(source), Some(name)) = (source, name) else { return Ok(None) };
+    let name = running
+        .bundle_file()
+        .and_then(|file| name_in(&live.folder, &file));
+    let (Some(source), Some(name)) = (source, name) else {
+        return Ok(None);
+    };
     match live.files.get(&name) {
         Some(pem) => Ok(Some(parse_bundle(source, pem)?)),
-        None => Err(Fault::new("identity.bundle_file", format!("{name} is gone from the folder"), "put it back").into()),
+        None => Err(Fault::new(
+            "identity.bundle_file",
+            format!("{name} is gone from the folder"),
+            "put it back",
+        )
+        .into()),
     }
 }
 
 fn message(errors: &ConfigErrors) -> String {
-    clip(&errors.0.iter().map(Fault::to_string).collect::<Vec<_>>().join("; "), MESSAGE_CHARS)
+    clip(
+        &errors
+            .0
+            .iter()
+            .map(Fault::to_string)
+            .collect::<Vec<_>>()
+            .join("; "),
+        MESSAGE_CHARS,
+    )
 }
 
 /// The content of the bundle file, where it came with the live folder.

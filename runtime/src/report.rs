@@ -15,7 +15,10 @@ use tokio::sync::watch;
 /// Servers come up in bursts: what changes within this time goes as one report.
 const COALESCE: Duration = Duration::from_millis(250);
 /// The operator is away for as long as it takes to elect a leader; with many pods nobody should hammer it.
-const PACE: Pace = Pace { first: Duration::from_millis(500), max: Duration::from_secs(30) };
+const PACE: Pace = Pace {
+    first: Duration::from_millis(500),
+    max: Duration::from_secs(30),
+};
 /// One report and its answer.
 const EXCHANGE: Duration = Duration::from_secs(15);
 
@@ -41,49 +44,79 @@ pub fn start(
     source: IdentitySource,
     report: watch::Receiver<Report>,
 ) -> Result<tokio::task::AbortHandle, String> {
-    let destination = Destination::declared(&to.url, Declared::Internal).map_err(|error| error.to_string())?;
-    let server: SpiffeId = to.server_id.parse().map_err(|error: agentd_identity::IdError| error.to_string())?;
+    let destination =
+        Destination::declared(&to.url, Declared::Internal).map_err(|error| error.to_string())?;
+    let server: SpiffeId = to
+        .server_id
+        .parse()
+        .map_err(|error: agentd_identity::IdError| error.to_string())?;
     Ok(tokio::spawn(run(destination, server, source, report)).abort_handle())
 }
 
-async fn run(destination: Destination, server: SpiffeId, source: IdentitySource, mut report: watch::Receiver<Report>) {
+async fn run(
+    destination: Destination,
+    server: SpiffeId,
+    source: IdentitySource,
+    mut report: watch::Receiver<Report>,
+) {
     let mut identity = source.subscribe();
     let mut backoff = Backoff::new(PACE);
+    let mut told = false;
     loop {
         // Without an SVID the operator would not know who reports.
-        if identity.wait_for(|identity| identity.svid.is_some()).await.is_err() {
+        if identity
+            .wait_for(|identity| identity.svid.is_some())
+            .await
+            .is_err()
+        {
             return;
         }
-        let error = match session(&destination, &server, &source, &mut report, &mut backoff).await {
-            Ok(()) => return,
-            Err(error) => error,
-        };
+        let (sent, ended) = session(&destination, &server, &source, &mut report).await;
+        let Err(error) = ended else { return };
+        if sent {
+            backoff.reset();
+            told = false;
+        }
         let wait = backoff.wait();
-        tracing::debug!(event = "report.fail", err = %error, next_ms = u64::try_from(wait.as_millis()).unwrap_or(0));
+        // Operators come and go: the first failure after a success is worth a line, the others are not.
+        if told || matches!(error, Unsent::Closed) {
+            tracing::debug!(event = "report.fail", err = %error);
+        } else {
+            tracing::warn!(event = "report.fail", err = %error, next_s = wait.as_secs_f32());
+            told = true;
+        }
         tokio::time::sleep(wait).await;
     }
 }
 
-/// One connection to its end; `Ok` when there is nothing left to report.
+/// One connection to its end: whether a report was sent on it, and why it ended; `Ok` when there is nothing left to
+/// report.
 async fn session(
     destination: &Destination,
     server: &SpiffeId,
     source: &IdentitySource,
     report: &mut watch::Receiver<Report>,
-    backoff: &mut Backoff,
-) -> Result<(), Unsent> {
-    let tls = agentd_identity::tls::client_config(source, server.clone());
-    let timeouts = Timeouts { total: Some(EXCHANGE), ..Timeouts::default() };
-    let (mut session, mut closed) = connect(destination, tls, timeouts).await?;
-    loop {
-        let current = report.borrow_and_update().clone();
-        send(&mut session, &current).await?;
-        tracing::debug!(event = "report.sent", digest = current.running_digest);
-        backoff.reset();
-        if !next_change(report, &mut closed).await? {
-            return Ok(());
+) -> (bool, Result<(), Unsent>) {
+    let mut sent = false;
+    let exchange = async {
+        let tls = agentd_identity::tls::client_config(source, server.clone());
+        let timeouts = Timeouts {
+            total: Some(EXCHANGE),
+            ..Timeouts::default()
+        };
+        let (mut session, mut closed) = connect(destination, tls, timeouts).await?;
+        loop {
+            let current = report.borrow_and_update().clone();
+            send(&mut session, &current).await?;
+            tracing::debug!(event = "report.sent", digest = current.running_digest);
+            sent = true;
+            if !next_change(report, &mut closed).await? {
+                return Ok(());
+            }
         }
-    }
+    };
+    let ended = exchange.await;
+    (sent, ended)
 }
 
 /// Waits for a change and for what comes with it; false when no more can come.
@@ -100,7 +133,13 @@ async fn send(session: &mut Session, report: &Report) -> Result<(), Unsent> {
     let mut request = Request::new(Bytes::from(serde_json::to_vec(report)?));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::from_static(PATH);
-    request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    request
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let response = session.send(request).await?;
-    if response.status().is_success() { Ok(()) } else { Err(Unsent::Status(response.status().as_u16())) }
+    if response.status().is_success() {
+        Ok(())
+    } else {
+        Err(Unsent::Status(response.status().as_u16()))
+    }
 }

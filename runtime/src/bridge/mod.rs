@@ -38,7 +38,11 @@ use crate::signals::{Event, Signals};
 pub type BridgeSettings = Settings<BridgeDocument>;
 
 /// An agent and its workers hold a few connections each; a server's callers are the agents of a namespace.
-const BOUNDS: Bounds = Bounds { connections: 1024, streams: 256, linger: LINGER };
+const BOUNDS: Bounds = Bounds {
+    connections: 1024,
+    streams: 256,
+    linger: LINGER,
+};
 
 /// What a bridge starts with.
 pub struct Start {
@@ -60,14 +64,21 @@ enum StartError {
     #[error("{0}")]
     Upstream(String),
     #[error("listen: {address} cannot be bound: {source}; free it or take another")]
-    Bind { address: std::net::SocketAddr, source: std::io::Error },
+    Bind {
+        address: std::net::SocketAddr,
+        source: std::io::Error,
+    },
     #[error("{0}")]
     System(String),
 }
 
 /// Runs the bridge until it is told to end; the exit code.
 pub async fn run(start: Start) -> u8 {
-    tracing::info!(event = "proc.start", version = env!("CARGO_PKG_VERSION"), name = start.loaded.document.name);
+    tracing::info!(
+        event = "proc.start",
+        version = env!("CARGO_PKG_VERSION"),
+        name = start.loaded.document.name
+    );
     match serve(start).await {
         Ok(code) => {
             tracing::info!(event = "proc.exit", code);
@@ -91,26 +102,42 @@ async fn serve(start: Start) -> Result<u8, StartError> {
     let bundle = bundle_of(live.as_ref(), &document.identity.bundle_file);
     let identity = PodIdentity::start(&document.identity, bundle, clock::system())?;
     let digest = live.map(|live| live.digest);
-    let (settings, follow) =
-        watch::channel(Arc::new(Settings { generation: 1, document: document.clone(), digest }));
+    let (settings, follow) = watch::channel(Arc::new(Settings {
+        generation: 1,
+        document: document.clone(),
+        digest,
+    }));
     metrics.reload(true, 1);
 
     let drain = Drain::new();
     let bind = |address| move |source| StartError::Bind { address, source };
     let tls = server_config(&identity.source, ClientAuth::Requested);
-    let server = Server::bind("bridge", document.listen, Some(tls), BOUNDS).await.map_err(bind(document.listen))?;
+    let server = Server::bind("bridge", document.listen, Some(tls), BOUNDS)
+        .await
+        .map_err(bind(document.listen))?;
     let (reachable, changes) = watch::channel(true);
-    let proxy =
-        Proxy::new(follow.clone(), document.upstream_port, &document.upstream_path, reachable, metrics.clone())
-            .map_err(StartError::Upstream)?;
+    let proxy = Proxy::new(
+        follow.clone(),
+        document.upstream_port,
+        &document.upstream_path,
+        reachable,
+        metrics.clone(),
+        drain.watch(),
+    )
+    .map_err(StartError::Upstream)?;
     tokio::spawn(server.serve(proxy, drain.watch()));
     readiness.release("listener");
 
     let admin_drain = Drain::new();
     if let Some(address) = document.observability.metrics_addr {
-        let admin =
-            Admin { readiness: readiness.clone(), identity: Some(identity.health()), metrics: metrics.clone() };
-        let server = Server::bind("metrics", address, None, admin::BOUNDS).await.map_err(bind(address))?;
+        let admin = Admin {
+            readiness: readiness.clone(),
+            identity: Some(identity.health()),
+            metrics: metrics.clone(),
+        };
+        let server = Server::bind("metrics", address, None, admin::BOUNDS)
+            .await
+            .map_err(bind(address))?;
         tokio::spawn(server.serve(admin, admin_drain.watch()));
     }
 
@@ -132,15 +159,19 @@ async fn serve(start: Start) -> Result<u8, StartError> {
 
     let (poke, pokes) = mpsc::channel(1);
     let source = Some(identity.source.clone());
-    let half = LiveHalf { layers: start.files, settings, rejected, identity: source, metrics };
+    let half = LiveHalf {
+        layers: start.files,
+        settings,
+        rejected,
+        identity: source,
+        metrics,
+    };
     tokio::spawn(half.follow(FolderWatch::new().map_err(system)?, pokes));
     tracing::info!(event = "proc.ready");
 
-    loop {
-        match signals.next().await {
-            Event::Reload => drop(poke.try_send(())),
-            Event::End => break,
-        }
+    while signals.next().await == Event::Reload {
+        // One look that waits is enough.
+        let _ = poke.try_send(());
     }
     tracing::info!(event = "drain.start");
     readiness.block("drain", "the bridge is about to stop");
@@ -156,7 +187,10 @@ async fn serve(start: Start) -> Result<u8, StartError> {
 fn upstream(document: &BridgeDocument) -> McpServer {
     let mut server = McpServer {
         name: document.name.clone(),
-        endpoint: format!("http://127.0.0.1:{}{}", document.upstream_port, document.upstream_path),
+        endpoint: format!(
+            "http://127.0.0.1:{}{}",
+            document.upstream_port, document.upstream_path
+        ),
         ..McpServer::default()
     };
     server.connection.timeout = document.timeout;
@@ -181,13 +215,21 @@ async fn assemble(
             return;
         }
         let refused = rejected.borrow_and_update().clone();
-        let report = report_of(&pod, &settings.borrow_and_update(), refused, &proof.borrow_and_update());
+        let report = report_of(
+            &pod,
+            &settings.borrow_and_update(),
+            refused,
+            &proof.borrow_and_update(),
+        );
         state.send_if_modified(|current| std::mem::replace(current, report.clone()) != report);
     }
 }
 
 fn report_of(pod: &Pod, settings: &BridgeSettings, rejected: Option<Rejected>, proof: &Proof) -> Report {
-    let view = ServersView { servers: vec![proof.server.clone()], ..ServersView::default() };
+    let view = ServersView {
+        servers: vec![proof.server.clone()],
+        ..ServersView::default()
+    };
     Report {
         pod_name: pod.name.clone().unwrap_or_default(),
         pod_uid: pod.uid.clone().unwrap_or_default(),

@@ -13,7 +13,10 @@ use agentd_net::{Backoff, Pace};
 use tokio::sync::{Notify, watch};
 
 /// A server that starts takes seconds; one that is broken stays so until somebody acts.
-const PACE: Pace = Pace { first: Duration::from_millis(500), max: Duration::from_secs(30) };
+const PACE: Pace = Pace {
+    first: Duration::from_millis(500),
+    max: Duration::from_secs(30),
+};
 /// The pod's own address answers at once or not at all.
 const PROBE: Duration = Duration::from_secs(2);
 
@@ -41,7 +44,10 @@ pub struct Prover {
 impl Prover {
     /// Nothing is known yet.
     pub fn unproven(&self) -> Proof {
-        Proof { server: self.empty(ServerState::Connecting, None), listens_on_all_addresses: false }
+        Proof {
+            server: self.empty(ServerState::Connecting, None),
+            listens_on_all_addresses: false,
+        }
     }
 
     /// Proves for as long as the process lives.
@@ -51,7 +57,10 @@ impl Prover {
             match self.prove().await {
                 Ok((connection, server)) => {
                     let open = self.listens_outside().await;
-                    proof.send_replace(Proof { server, listens_on_all_addresses: open });
+                    proof.send_replace(Proof {
+                        server,
+                        listens_on_all_addresses: open,
+                    });
                     tokio::select! {
                         () = connection.lost() => tracing::info!(event = "mcp.disconnect", mcp.server = self.server.name),
                         () = self.again.notified() => {}
@@ -77,11 +86,17 @@ impl Prover {
     }
 
     async fn prove(&self) -> Result<(Connection, ServerView), ConnectError> {
-        let kind = Kind::Boot { instance: self.instance.clone() };
+        let kind = Kind::Boot {
+            instance: self.instance.clone(),
+        };
         let connection = Connection::open(&self.server, None, kind, &Outbound::default()).await?;
         let tools = connection.tools().await?;
         let resources = connection.resource_count().await?;
-        tracing::info!(event = "mcp.connect", mcp.server = self.server.name, tools = tools.len());
+        tracing::info!(
+            event = "mcp.connect",
+            mcp.server = self.server.name,
+            tools = tools.len()
+        );
         let server = ServerView {
             state: ServerState::Connected,
             info: Some(connection.info().clone()),

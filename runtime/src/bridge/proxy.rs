@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_a2a::server::Handler;
+use agentd_base::drain::Watch;
 use agentd_identity::SpiffeId;
 use agentd_net::{Declared, Destination, HttpClient, NetError, Options, StreamedBody, Timeouts};
 use bytes::Bytes;
@@ -75,6 +76,7 @@ pub struct Proxy {
     /// Whether the last request reached the server.
     reachable: watch::Sender<bool>,
     metrics: Metrics,
+    drain: Watch,
 }
 
 impl Proxy {
@@ -88,17 +90,38 @@ impl Proxy {
         path: &str,
         reachable: watch::Sender<bool>,
         metrics: Metrics,
+        drain: Watch,
     ) -> Result<Self, String> {
         let url = format!("http://127.0.0.1:{port}{path}");
-        let destination = Destination::declared(&url, Declared::Upstream).map_err(|error| error.to_string())?;
-        let timeouts = Timeouts { connect: CONNECT, response: Some(ANSWER), total: None };
-        let options = Options { timeouts, ..Options::default() };
+        let destination =
+            Destination::declared(&url, Declared::Upstream).map_err(|error| error.to_string())?;
+        let timeouts = Timeouts {
+            connect: CONNECT,
+            response: Some(ANSWER),
+            total: None,
+        };
+        let options = Options {
+            timeouts,
+            ..Options::default()
+        };
         let upstream = HttpClient::new(destination, options).map_err(|error| error.to_string())?;
-        Ok(Self { settings, path: path.into(), upstream, reachable, metrics })
+        Ok(Self {
+            settings,
+            path: path.into(),
+            upstream,
+            reachable,
+            metrics,
+            drain,
+        })
     }
 
     /// Whether this peer may call now.
-    fn judge(&self, peer: Option<&SpiffeId>, method: &Method, path: &str) -> Result<(), (Outcome, StatusCode, &'static str)> {
+    fn judge(
+        &self,
+        peer: Option<&SpiffeId>,
+        method: &Method,
+        path: &str,
+    ) -> Result<(), (Outcome, StatusCode, &'static str)> {
         let Some(peer) = peer else {
             let text = "show a client certificate with the SPIFFE ID of an agent";
             return Err((Outcome::NoCertificate, StatusCode::UNAUTHORIZED, text));
@@ -108,25 +131,48 @@ impl Proxy {
             return Err((Outcome::NotAllowed, StatusCode::FORBIDDEN, text));
         }
         if path != &*self.path {
-            return Err((Outcome::NotMcp, StatusCode::NOT_FOUND, "there is only the path of the MCP server"));
+            return Err((
+                Outcome::NotMcp,
+                StatusCode::NOT_FOUND,
+                "there is only the path of the MCP server",
+            ));
         }
         if ![Method::GET, Method::POST, Method::DELETE].contains(method) {
-            return Err((Outcome::NotMcp, StatusCode::METHOD_NOT_ALLOWED, "only POST, GET and DELETE"));
+            return Err((
+                Outcome::NotMcp,
+                StatusCode::METHOD_NOT_ALLOWED,
+                "only POST, GET and DELETE",
+            ));
         }
         Ok(())
     }
 
     async fn forward(&self, request: Request<Incoming>) -> Result<Response<Body>, NetError> {
         let (mut parts, body) = request.into_parts();
+        // A stream of notifications would go on for ever: it ends with the drain, and its client comes back.
+        let listening = parts.method == Method::GET;
         drop_hop_headers(&mut parts.headers);
         parts.headers.remove(header::ORIGIN);
         parts.extensions = http::Extensions::new();
         parts.version = http::Version::HTTP_11;
-        let path = parts.uri.path_and_query().map_or(&*self.path, http::uri::PathAndQuery::as_str);
-        parts.uri = path.parse().map_err(|_| NetError::Invalid("the path cannot be sent on".into()))?;
-        let answer = self.upstream.send_streamed(Request::from_parts(parts, bounded(body))).await?;
-        let chunks = answer.body.chunks().map_ok(Frame::data);
-        let mut response = Response::new(StreamBody::new(chunks).boxed_unsync());
+        let path = parts
+            .uri
+            .path_and_query()
+            .map_or(&*self.path, http::uri::PathAndQuery::as_str);
+        parts.uri = path
+            .parse()
+            .map_err(|_| NetError::Invalid("the path cannot be sent on".into()))?;
+        let answer = self
+            .upstream
+            .send_streamed(Request::from_parts(parts, bounded(body)))
+            .await?;
+        let mut chunks = answer.body.chunks();
+        if listening {
+            let mut drain = self.drain.clone();
+            let over = async move { drain.signaled().await };
+            chunks = chunks.take_until(Box::pin(over)).boxed();
+        }
+        let mut response = Response::new(StreamBody::new(chunks.map_ok(Frame::data)).boxed_unsync());
         *response.status_mut() = answer.status;
         *response.headers_mut() = answer.headers;
         drop_hop_headers(response.headers_mut());
@@ -141,28 +187,39 @@ impl Handler for Proxy {
         let peer = peer.as_deref();
         if let Err((outcome, status, text)) = self.judge(peer, request.method(), request.uri().path()) {
             self.metrics.bridge_request(outcome.label());
-            tracing::debug!(event = "bridge.denied", peer.spiffe_id = peer.map(ToString::to_string), reason = outcome.label());
+            tracing::debug!(
+                event = "bridge.denied",
+                peer.spiffe_id = peer.map(ToString::to_string),
+                reason = outcome.label()
+            );
             return refusal(status, text);
         }
         match self.forward(request).await {
             Ok(response) => {
                 self.metrics.bridge_request(Outcome::Forwarded.label());
-                self.reachable.send_if_modified(|reachable| !std::mem::replace(reachable, true));
+                self.reachable
+                    .send_if_modified(|reachable| !std::mem::replace(reachable, true));
                 response
             }
             Err(error) => {
                 self.metrics.bridge_request(Outcome::Upstream.label());
                 if error.is_connect() {
-                    self.reachable.send_if_modified(|reachable| std::mem::replace(reachable, false));
+                    self.reachable
+                        .send_if_modified(|reachable| std::mem::replace(reachable, false));
                 }
                 tracing::warn!(event = "bridge.upstream.fail", err = %error);
-                refusal(StatusCode::BAD_GATEWAY, "the MCP server behind the bridge does not answer")
+                refusal(
+                    StatusCode::BAD_GATEWAY,
+                    "the MCP server behind the bridge does not answer",
+                )
             }
         }
     }
 
     async fn revoked(&self, peer: Option<Arc<SpiffeId>>) {
-        let Some(peer) = peer else { return std::future::pending().await };
+        let Some(peer) = peer else {
+            return std::future::pending().await;
+        };
         let mut settings = self.settings.clone();
         // A peer that was never on the list keeps its connection: each of its requests is answered with 403.
         let listed = settings.wait_for(|now| is_allowed(now, &peer)).await.is_ok();
@@ -175,8 +232,7 @@ impl Handler for Proxy {
 }
 
 fn is_allowed(settings: &BridgeSettings, peer: &SpiffeId) -> bool {
-    let peer = peer.to_string();
-    settings.document.allowed.iter().any(|allowed| *allowed == peer)
+    settings.document.allowed.contains(&peer.to_string())
 }
 
 /// Also drops what `Connection` names.
@@ -197,10 +253,13 @@ fn bounded(body: Incoming) -> StreamedBody {
     let mut left = REQUEST_BYTES;
     BodyStream::new(body)
         .map(move |frame| {
-            let data = frame.map_err(std::io::Error::other)?.into_data().unwrap_or_default();
-            left = left
-                .checked_sub(data.len())
-                .ok_or_else(|| std::io::Error::other(format!("a request has at most {REQUEST_BYTES} bytes")))?;
+            let data = frame
+                .map_err(std::io::Error::other)?
+                .into_data()
+                .unwrap_or_default();
+            left = left.checked_sub(data.len()).ok_or_else(|| {
+                std::io::Error::other(format!("a request has at most {REQUEST_BYTES} bytes"))
+            })?;
             Ok(data)
         })
         .boxed()
@@ -208,9 +267,15 @@ fn bounded(body: Incoming) -> StreamedBody {
 
 fn refusal(status: StatusCode, text: &str) -> Response<Body> {
     let body = serde_json::json!({ "error": text }).to_string();
-    let mut response = Response::new(Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed_unsync());
+    let mut response = Response::new(
+        Full::new(Bytes::from(body))
+            .map_err(|never| match never {})
+            .boxed_unsync(),
+    );
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 

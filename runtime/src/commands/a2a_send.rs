@@ -69,17 +69,37 @@ pub async fn run(arguments: A2aSend) -> u8 {
 async fn send(arguments: &A2aSend) -> Result<(String, u8), SendError> {
     let tls = match (&arguments.identity, &arguments.server_id) {
         (Some(folder), Some(server)) => {
-            let expected: SpiffeId =
-                server.parse().map_err(|error| SendError::Argument(format!("--server-id: {error}")))?;
-            TlsMode::Spiffe { source: identity(folder, &expected)?, expected }
+            let expected: SpiffeId = server
+                .parse()
+                .map_err(|error| SendError::Argument(format!("--server-id: {error}")))?;
+            TlsMode::Spiffe {
+                source: identity(folder, &expected)?,
+                expected,
+            }
         }
         _ => TlsMode::default(),
     };
     // Loopback http is for an agent in development mode.
-    let declared = if arguments.url.starts_with("http://") { Declared::Mcp } else { Declared::Internal };
+    let declared = if arguments.url.starts_with("http://") {
+        Declared::Mcp
+    } else {
+        Declared::Internal
+    };
     let destination = Destination::declared(&arguments.url, declared)?;
-    let timeouts = Timeouts { response: Some(WAIT), total: Some(WAIT), ..Timeouts::default() };
-    let client = Client::new(destination, Options { tls, timeouts, ..Options::default() }, id::uuids());
+    let timeouts = Timeouts {
+        response: Some(WAIT),
+        total: Some(WAIT),
+        ..Timeouts::default()
+    };
+    let client = Client::new(
+        destination,
+        Options {
+            tls,
+            timeouts,
+            ..Options::default()
+        },
+        id::uuids(),
+    );
     let outgoing = Outgoing {
         text: arguments.text.clone(),
         context_id: arguments.context.clone(),
@@ -103,28 +123,47 @@ async fn send(arguments: &A2aSend) -> Result<(String, u8), SendError> {
 fn identity(folder: &Path, server: &SpiffeId) -> Result<IdentitySource, SendError> {
     let read = |name: &str| {
         let path = folder.join(name);
-        std::fs::read(&path).map_err(|error| SendError::Identity { path, problem: error.to_string() })
+        std::fs::read(&path).map_err(|error| SendError::Identity {
+            path,
+            problem: error.to_string(),
+        })
     };
     let (key, chain, bundle) = (read(KEY)?, read(SVID)?, read(BUNDLE)?);
-    let unusable = |problem: String| SendError::Identity { path: folder.to_owned(), problem };
+    let unusable = |problem: String| SendError::Identity {
+        path: folder.to_owned(),
+        problem,
+    };
     let source = IdentitySource::new(server.trust_domain().clone());
-    let bundle =
-        Bundle::from_pem(server.trust_domain().clone(), &bundle).map_err(|error| unusable(error.to_string()))?;
+    let bundle = Bundle::from_pem(server.trust_domain().clone(), &bundle)
+        .map_err(|error| unusable(error.to_string()))?;
     let svid = Svid::from_pem(&chain, &key, &bundle, clock::system().now())
         .map_err(|error| unusable(format!("{error}; agentd identity fetch makes a new one")))?;
-    source.set_bundle(bundle).map_err(|error| unusable(error.to_string()))?;
-    source.set_svid(svid).map_err(|error| unusable(error.to_string()))?;
+    source
+        .set_bundle(bundle)
+        .map_err(|error| unusable(error.to_string()))?;
+    source
+        .set_svid(svid)
+        .map_err(|error| unusable(error.to_string()))?;
     Ok(source)
 }
 
 /// The artifacts' text, or what the status says.
 fn answer_of(task: &Task) -> String {
-    let artifacts = task.artifacts.iter().flatten().map(|artifact| text_of(&artifact.parts));
+    let artifacts = task
+        .artifacts
+        .iter()
+        .flatten()
+        .map(|artifact| text_of(&artifact.parts));
     let text = artifacts.collect::<Vec<_>>().join("\n");
     if !text.is_empty() {
         return text;
     }
-    let said = task.status.message.as_ref().map(|message| text_of(&message.parts)).unwrap_or_default();
+    let said = task
+        .status
+        .message
+        .as_ref()
+        .map(|message| text_of(&message.parts))
+        .unwrap_or_default();
     let state = serde_json::to_value(&task.status.state).unwrap_or_default();
     match (&task.status.state, state.as_str()) {
         (TaskState::Completed, _) | (_, None) => said,

@@ -14,7 +14,12 @@ use crate::pod::Pod;
 pub fn prepare(files: Vec<PathBuf>, go: impl FnOnce(Start) -> u8) -> u8 {
     let level = logging::install("bridge", LogLevel::Info);
     match load_bridge(&files) {
-        Ok(loaded) => go(Start { loaded, files, level, pod: Pod::from_env() }),
+        Ok(loaded) => go(Start {
+            loaded,
+            files,
+            level,
+            pod: Pod::from_env(),
+        }),
         Err(errors) => invalid(&errors),
     }
 }

@@ -66,13 +66,28 @@ pub async fn run(arguments: IdentityFetch) -> u8 {
 
 async fn fetch(arguments: &IdentityFetch) -> Result<SpiffeId, FetchError> {
     let issued = match &arguments.from {
-        FetchFrom::Issuer { url, id, bundle, token_file } => {
-            let bundle = std::fs::read(bundle).map_err(|source| FetchError::File { path: bundle.clone(), source })?;
+        FetchFrom::Issuer {
+            url,
+            id,
+            bundle,
+            token_file,
+        } => {
+            let bundle = std::fs::read(bundle).map_err(|source| FetchError::File {
+                path: bundle.clone(),
+                source,
+            })?;
             ask(url.clone(), id, &bundle, token_file.clone()).await?
         }
-        FetchFrom::Kubectl { namespace, service_account, install_namespace, port_forward } => {
+        FetchFrom::Kubectl {
+            namespace,
+            service_account,
+            install_namespace,
+            port_forward,
+        } => {
             let kubectl = Kubectl::new(namespace);
-            let found = kubectl.bundle(install_namespace.as_deref().unwrap_or(namespace)).await?;
+            let found = kubectl
+                .bundle(install_namespace.as_deref().unwrap_or(namespace))
+                .await?;
             let token = kubectl.token(service_account, &found.audience).await?;
             let (url, _forward) = if *port_forward {
                 let forward = kubectl.port_forward(&found.issuer_url).await?;
@@ -80,7 +95,13 @@ async fn fetch(arguments: &IdentityFetch) -> Result<SpiffeId, FetchError> {
             } else {
                 (found.issuer_url.clone(), None)
             };
-            ask(url, &found.issuer_id, found.bundle_pem.as_bytes(), token.path().to_owned()).await?
+            ask(
+                url,
+                &found.issuer_id,
+                found.bundle_pem.as_bytes(),
+                token.path().to_owned(),
+            )
+            .await?
         }
     };
     write(&arguments.out, &issued).map_err(|(path, source)| FetchError::File { path, source })?;
@@ -88,13 +109,24 @@ async fn fetch(arguments: &IdentityFetch) -> Result<SpiffeId, FetchError> {
 }
 
 async fn ask(url: String, id: &str, bundle: &[u8], token_file: PathBuf) -> Result<Issued, FetchError> {
-    let id: SpiffeId = id.parse().map_err(|error| FetchError::Argument(format!("--issuer-id: {error}")))?;
+    let id: SpiffeId = id
+        .parse()
+        .map_err(|error| FetchError::Argument(format!("--issuer-id: {error}")))?;
     let source = IdentitySource::new(id.trust_domain().clone());
     let bundle = Bundle::from_pem(id.trust_domain().clone(), bundle)
         .map_err(|error| FetchError::Argument(format!("--bundle: {error}")))?;
-    source.set_bundle(bundle).map_err(|error| FetchError::Argument(error.to_string()))?;
-    let config = IssuerConfig { url, id, token_file, expected: None };
-    Ok(IssuerClient::new(source, config, clock::system())?.fetch().await?)
+    source
+        .set_bundle(bundle)
+        .map_err(|error| FetchError::Argument(error.to_string()))?;
+    let config = IssuerConfig {
+        url,
+        id,
+        token_file,
+        expected: None,
+    };
+    Ok(IssuerClient::new(source, config, clock::system())?
+        .fetch()
+        .await?)
 }
 
 /// Writes the three files for the owner alone, each whole or not at all, the key first: a reader that finds a new SVID
@@ -104,10 +136,18 @@ fn write(folder: &Path, issued: &Issued) -> Result<(), (PathBuf, std::io::Error)
         let path = path.to_owned();
         move |source| (path, source)
     };
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(at(folder))?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(at(folder))?;
     let key = issued.svid.key_pem();
     let chain = issued.svid.chain_pem();
-    let files = [(KEY, key.as_bytes()), (SVID, chain.as_bytes()), (BUNDLE, issued.bundle_pem.as_bytes())];
+    let files = [
+        (KEY, key.as_bytes()),
+        (SVID, chain.as_bytes()),
+        (BUNDLE, issued.bundle_pem.as_bytes()),
+    ];
     let mut ready = Vec::new();
     for (name, content) in files {
         let path = folder.join(format!(".{name}.new"));
@@ -125,7 +165,11 @@ fn write_private(path: &Path, content: &[u8]) -> std::io::Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file: File = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(content)?;
     file.sync_all()
 }

@@ -23,7 +23,9 @@ const SAID_CHARS: usize = 300;
 /// Why `kubectl` did not do it.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KubectlError {
-    #[error("kubectl cannot be run: {0}; install it, or use --issuer-url, --issuer-id, --bundle and --token-file")]
+    #[error(
+        "kubectl cannot be run: {0}; install it, or use --issuer-url, --issuer-id, --bundle and --token-file"
+    )]
     Missing(std::io::Error),
     #[error("kubectl {verb} failed: {said}")]
     Failed { verb: &'static str, said: String },
@@ -59,11 +61,17 @@ pub(super) struct Kubectl {
 
 impl Kubectl {
     pub(super) fn new(namespace: &str) -> Self {
-        Self { namespace: namespace.to_owned() }
+        Self {
+            namespace: namespace.to_owned(),
+        }
     }
 
     /// A short-lived token of the ServiceAccount, in a file.
-    pub(super) async fn token(&self, service_account: &str, audience: &str) -> Result<NamedTempFile, KubectlError> {
+    pub(super) async fn token(
+        &self,
+        service_account: &str,
+        audience: &str,
+    ) -> Result<NamedTempFile, KubectlError> {
         let arguments = [
             "create",
             "token",
@@ -77,17 +85,29 @@ impl Kubectl {
             service_account,
         ];
         let token = SecretString::from(run("create token", &arguments).await?);
-        let kept = |error: std::io::Error| KubectlError::Answer { verb: "create token", problem: error.to_string() };
+        let kept = |error: std::io::Error| KubectlError::Answer {
+            verb: "create token",
+            problem: error.to_string(),
+        };
         // Made with mode 0600.
         let mut file = NamedTempFile::new().map_err(kept)?;
-        file.write_all(token.expose_secret().trim().as_bytes()).map_err(kept)?;
+        file.write_all(token.expose_secret().trim().as_bytes())
+            .map_err(kept)?;
         Ok(file)
     }
 
     /// The ConfigMap `agentd-bundle` of a namespace.
     pub(super) async fn bundle(&self, namespace: &str) -> Result<Installed, KubectlError> {
         const VERB: &str = "get configmap agentd-bundle";
-        let arguments = ["get", "configmap", "agentd-bundle", "--namespace", namespace, "--output", "json"];
+        let arguments = [
+            "get",
+            "configmap",
+            "agentd-bundle",
+            "--namespace",
+            namespace,
+            "--output",
+            "json",
+        ];
         let answer = run(VERB, &arguments).await?;
         installed(&answer).map_err(|problem| KubectlError::Answer { verb: VERB, problem })
     }
@@ -98,7 +118,13 @@ impl Kubectl {
         let (service, namespace, port) = service_of(issuer_url)
             .ok_or_else(|| KubectlError::Issuer(format!("{issuer_url} names no Service to forward to")))?;
         let mut child = Command::new("kubectl")
-            .args(["port-forward", "--namespace", &namespace, "--address", "127.0.0.1"])
+            .args([
+                "port-forward",
+                "--namespace",
+                &namespace,
+                "--address",
+                "127.0.0.1",
+            ])
             .args([format!("service/{service}"), format!(":{port}")])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -111,10 +137,14 @@ impl Kubectl {
             let mut lines = BufReader::new(stdout?).lines();
             lines.next_line().await.ok().flatten()
         };
-        let line = tokio::time::timeout(ANSWER, line).await.map_err(|_| KubectlError::Slow(VERB))?;
+        let line = tokio::time::timeout(ANSWER, line)
+            .await
+            .map_err(|_| KubectlError::Slow(VERB))?;
         let line = line.unwrap_or_default();
-        let port = forwarded_port(&line)
-            .ok_or_else(|| KubectlError::Answer { verb: VERB, problem: clip(&line, SAID_CHARS) })?;
+        let port = forwarded_port(&line).ok_or_else(|| KubectlError::Answer {
+            verb: VERB,
+            problem: clip(&line, SAID_CHARS),
+        })?;
         Ok(Forward { port, _child: child })
     }
 }
@@ -133,14 +163,26 @@ impl Forward {
 }
 
 async fn run(verb: &'static str, arguments: &[&str]) -> Result<String, KubectlError> {
-    let command = Command::new("kubectl").args(arguments).stdin(Stdio::null()).kill_on_drop(true).output();
-    let output = tokio::time::timeout(ANSWER, command).await.map_err(|_| KubectlError::Slow(verb))?;
+    let command = Command::new("kubectl")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(ANSWER, command)
+        .await
+        .map_err(|_| KubectlError::Slow(verb))?;
     let output = output.map_err(KubectlError::Missing)?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(KubectlError::Failed { verb, said: clip(said.trim(), SAID_CHARS) });
+        return Err(KubectlError::Failed {
+            verb,
+            said: clip(said.trim(), SAID_CHARS),
+        });
     }
-    String::from_utf8(output.stdout).map_err(|_| KubectlError::Answer { verb, problem: "not text".to_owned() })
+    String::from_utf8(output.stdout).map_err(|_| KubectlError::Answer {
+        verb,
+        problem: "not text".to_owned(),
+    })
 }
 
 fn installed(answer: &str) -> Result<Installed, String> {
@@ -164,7 +206,13 @@ fn service_of(url: &str) -> Option<(String, String, u16)> {
     let url = url::Url::parse(url).ok()?;
     let mut labels = url.host_str()?.split('.');
     let (service, namespace) = (labels.next()?, labels.next()?);
-    (labels.next() == Some("svc")).then(|| (service.to_owned(), namespace.to_owned(), url.port().unwrap_or(443)))
+    (labels.next() == Some("svc")).then(|| {
+        (
+            service.to_owned(),
+            namespace.to_owned(),
+            url.port().unwrap_or(443),
+        )
+    })
 }
 
 /// The local port in `Forwarding from 127.0.0.1:40123 -> 8443`.
@@ -179,7 +227,10 @@ mod tests {
 
     #[test]
     fn what_kubectl_says_is_understood() {
-        assert_eq!(forwarded_port("Forwarding from 127.0.0.1:40123 -> 8443"), Some(40123));
+        assert_eq!(
+            forwarded_port("Forwarding from 127.0.0.1:40123 -> 8443"),
+            Some(40123)
+        );
         assert_eq!(forwarded_port("error: lost connection"), None);
         assert_eq!(
             service_of("https://r-issuer.agentd.svc.cluster.local:8443"),

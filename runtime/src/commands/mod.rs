@@ -27,7 +27,11 @@ pub fn usage(error: &clap::Error) -> u8 {
         _ => "arguments".to_owned(),
     };
     let text = error.to_string();
-    let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:")).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:"))
+        .collect();
     let problem = lines.join(" ");
     let problem = problem.trim().trim_start_matches("error: ");
     tracing::error!(event = "config.invalid", key, "{problem}; see agentd --help");

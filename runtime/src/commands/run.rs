@@ -14,7 +14,13 @@ use crate::supervisor::Start;
 pub fn prepare(layers: Layers, go: impl FnOnce(Start) -> u8) -> u8 {
     let level = logging::install("supervisor", LogLevel::Info);
     match load(&layers) {
-        Ok(loaded) => go(Start { loaded, layers, program: program(), level, pod: Pod::from_env() }),
+        Ok(loaded) => go(Start {
+            loaded,
+            layers,
+            program: program(),
+            level,
+            pod: Pod::from_env(),
+        }),
         Err(errors) => invalid(&errors),
     }
 }

@@ -23,27 +23,43 @@ pub enum Full {
 pub struct Lanes<T> {
     waiting: HashMap<String, VecDeque<T>>,
     open: usize,
+    /// Places that were promised to tasks on their way here.
+    promised: usize,
 }
 
 impl<T> Default for Lanes<T> {
     fn default() -> Self {
-        Self { waiting: HashMap::new(), open: 0 }
+        Self {
+            waiting: HashMap::new(),
+            open: 0,
+            promised: 0,
+        }
     }
 }
 
 impl<T> Lanes<T> {
-    /// Whether one more would be taken.
+    /// Promises a place to one more task; [`Self::redeem`] gives the promise back.
     ///
     /// # Errors
     /// Says which bound is reached.
-    pub fn room(&self, conversation: &str) -> Result<(), Full> {
-        if self.open >= OPEN {
+    pub fn promise(&mut self, conversation: &str) -> Result<(), Full> {
+        if self.open + self.promised >= OPEN {
             return Err(Full::Agent);
         }
-        match self.waiting.get(conversation) {
-            Some(waiting) if waiting.len() >= WAITING => Err(Full::Conversation),
-            Some(_) | None => Ok(()),
+        if self
+            .waiting
+            .get(conversation)
+            .is_some_and(|waiting| waiting.len() >= WAITING)
+        {
+            return Err(Full::Conversation);
         }
+        self.promised += 1;
+        Ok(())
+    }
+
+    /// The task that was promised a place comes now, or never.
+    pub fn redeem(&mut self) {
+        self.promised = self.promised.saturating_sub(1);
     }
 
     /// Adds a task. When nothing of its conversation runs it is handed back: run it now.
@@ -100,17 +116,24 @@ mod tests {
     #[test]
     fn bounds_hold_and_are_given_back() {
         let mut lanes = Lanes::default();
+        let mut take = |lanes: &mut Lanes<usize>, conversation: &str, task| {
+            lanes.promise(conversation)?;
+            lanes.redeem();
+            lanes.add(conversation, task);
+            Ok(())
+        };
         for task in 0..=WAITING {
-            assert_eq!(lanes.room("a"), Ok(()));
-            lanes.add("a", task);
+            assert_eq!(take(&mut lanes, "a", task), Ok(()));
         }
-        assert_eq!(lanes.room("a"), Err(Full::Conversation));
-        assert_eq!(lanes.room("b"), Ok(()));
+        assert_eq!(take(&mut lanes, "a", 0), Err(Full::Conversation));
         for task in WAITING + 1..OPEN {
-            lanes.add(&format!("c{task}"), task);
+            assert_eq!(take(&mut lanes, &format!("c{task}"), task), Ok(()));
         }
-        assert_eq!(lanes.room("b"), Err(Full::Agent));
+        assert_eq!(lanes.promise("b"), Err(Full::Agent));
         lanes.next("a");
-        assert_eq!(lanes.room("b"), Ok(()));
+        assert_eq!(lanes.promise("b"), Ok(()));
+        assert_eq!(lanes.promise("b"), Err(Full::Agent), "a promise counts");
+        lanes.redeem();
+        assert_eq!(lanes.promise("b"), Ok(()));
     }
 }

@@ -143,12 +143,25 @@ impl Foundation {
         };
         let source = identity.as_ref().map(|identity| identity.source.clone());
         let digest = live.as_ref().map(|live| live.digest.clone());
-        let settings = watch::Sender::new(Arc::new(Settings { generation: 1, document: document.clone(), digest }));
+        let settings = watch::Sender::new(Arc::new(Settings {
+            generation: 1,
+            document: document.clone(),
+            digest,
+        }));
         metrics.reload(true, 1);
 
         let instance = document.instance(|name| std::env::var(name).ok());
-        let outbound = Outbound { identity: source.clone(), tls_ca: document.security.tls_ca.clone(), ..Outbound::default() };
-        let servers = Supervised::start(&document.mcp, instance.clone(), outbound, agentd_mcp::supervised::PACE);
+        let outbound = Outbound {
+            identity: source.clone(),
+            tls_ca: document.security.tls_ca.clone(),
+            ..Outbound::default()
+        };
+        let servers = Supervised::start(
+            &document.mcp,
+            instance.clone(),
+            outbound,
+            agentd_mcp::supervised::PACE,
+        );
         let runner = Arc::new(TurnRunner {
             pool: Pool::new(start.program.clone()),
             instance,
@@ -157,7 +170,17 @@ impl Foundation {
             servers: servers.view(),
             metrics: metrics.clone(),
         });
-        Ok(Self { clock, ids: id::uuids(), metrics, store, durability, identity, settings, servers, runner })
+        Ok(Self {
+            clock,
+            ids: id::uuids(),
+            metrics,
+            store,
+            durability,
+            identity,
+            settings,
+            servers,
+            runner,
+        })
     }
 }
 
@@ -167,7 +190,9 @@ async fn open_store(document: &Document) -> Result<(Arc<dyn Store>, Durability),
         StoreKind::File => {
             let path = document
                 .store_path(|name| std::env::var(name).ok())
-                .ok_or_else(|| StoreError::Unavailable("there is no home folder; set store.path".to_owned()))?;
+                .ok_or_else(|| {
+                    StoreError::Unavailable("there is no home folder; set store.path".to_owned())
+                })?;
             let opening = path.clone();
             let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&opening)).await;
             let store = opened.map_err(|error| StoreError::Unavailable(error.to_string()))??;

@@ -14,18 +14,32 @@ const BEGIN: &str = "Carry out your instructions now.";
 
 pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartError> {
     let foundation = Foundation::lay(&start).await?;
-    let text = start.loaded.document.agent.prompt.clone().unwrap_or_else(|| BEGIN.to_owned());
+    let text = start
+        .loaded
+        .document
+        .agent
+        .prompt
+        .clone()
+        .unwrap_or_else(|| BEGIN.to_owned());
     let mut view = foundation.servers.view();
     tokio::select! {
         // Every server has its own clock: this ends.
         _ = view.wait_for(|view| view.settled()) => {}
         () = ended(&mut signals) => return Ok(exit::FAILURE),
     }
-    tracing::info!(event = "proc.ready", tools = view.borrow().catalogue.entries().len());
+    tracing::info!(
+        event = "proc.ready",
+        tools = view.borrow().catalogue.entries().len()
+    );
 
     let stop = CancellationToken::new();
     let run_id = foundation.ids.next();
-    let input = TurnInput { run_id, conversation: String::new(), transcript: serde_json::Value::Null, text };
+    let input = TurnInput {
+        run_id,
+        conversation: String::new(),
+        transcript: serde_json::Value::Null,
+        text,
+    };
     let turn = foundation.runner.run(input, &stop);
     tokio::pin!(turn);
     let end = tokio::select! {

@@ -6,7 +6,7 @@ use agentd_state::{Message, Role, Task, TaskState};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::worker::frame::{TurnResult};
+use crate::worker::frame::TurnResult;
 
 /// The key of a conversation: a context id belongs to its principal, so that two principals who choose the same one
 /// neither meet nor learn of each other. A SPIFFE ID has no space.
@@ -42,7 +42,11 @@ pub fn submitted(
 
 /// The text of the caller's message, as the model reads it.
 pub fn text_of(task: &Task) -> String {
-    let user = task.history.iter().rev().find(|message| message.role == Role::User);
+    let user = task
+        .history
+        .iter()
+        .rev()
+        .find(|message| message.role == Role::User);
     let request = agentd_a2a::SendMessage {
         message_id: String::new(),
         context_id: None,
@@ -81,11 +85,18 @@ fn verdict(result: &TurnResult) -> (TaskState, Option<String>) {
         Status::Cancelled => (TaskState::Canceled, because("the turn was cancelled")),
         Status::Refused => (TaskState::Rejected, because("the agent declined the task")),
         Status::Failed => (TaskState::Failed, because("the turn failed")),
-        Status::ExhaustedSteps => (TaskState::Failed, because("the turn used up its steps (limits.run.steps)")),
-        Status::ExhaustedTokens => {
-            (TaskState::Failed, because("the turn used up its tokens (limits.run.tokens)"))
-        }
-        Status::Deadline => (TaskState::Failed, because("the turn used up its time (limits.run.deadline)")),
+        Status::ExhaustedSteps => (
+            TaskState::Failed,
+            because("the turn used up its steps (limits.run.steps)"),
+        ),
+        Status::ExhaustedTokens => (
+            TaskState::Failed,
+            because("the turn used up its tokens (limits.run.tokens)"),
+        ),
+        Status::Deadline => (
+            TaskState::Failed,
+            because("the turn used up its time (limits.run.deadline)"),
+        ),
         Status::ModelUnavailable => (TaskState::Failed, because("no model endpoint answered")),
     }
 }
@@ -108,7 +119,12 @@ pub fn wire_task(task: &Task) -> wire::Task {
             timestamp: wire::timestamp(task.updated_at),
         },
         artifacts: artifacts_of(&task.artifacts),
-        history: Some(task.history.iter().map(|message| wire_message(task, message)).collect()),
+        history: Some(
+            task.history
+                .iter()
+                .map(|message| wire_message(task, message))
+                .collect(),
+        ),
         metadata: None,
     }
 }
@@ -132,8 +148,10 @@ fn parts_of(parts: &Value) -> Vec<wire::Part> {
 }
 
 fn artifacts_of(artifacts: &[Value]) -> Option<Vec<wire::Artifact>> {
-    let artifacts: Vec<wire::Artifact> =
-        artifacts.iter().filter_map(|artifact| serde_json::from_value(artifact.clone()).ok()).collect();
+    let artifacts: Vec<wire::Artifact> = artifacts
+        .iter()
+        .filter_map(|artifact| serde_json::from_value(artifact.clone()).ok())
+        .collect();
     (!artifacts.is_empty()).then_some(artifacts)
 }
 
@@ -197,16 +215,27 @@ mod tests {
         let done = ended(task(), &result(Status::Completed, "hi", None), "a1".into(), now());
         let wire = serde_json::to_value(wire_task(&done)).unwrap();
         assert_eq!(wire["status"]["state"], "TASK_STATE_COMPLETED");
-        assert_eq!(wire["artifacts"], json!([{ "artifactId": "a1", "name": "answer", "parts": [{ "text": "hi" }] }]));
+        assert_eq!(
+            wire["artifacts"],
+            json!([{ "artifactId": "a1", "name": "answer", "parts": [{ "text": "hi" }] }])
+        );
 
         let late = ended(task(), &result(Status::Deadline, "", None), "a1".into(), now());
         let wire = serde_json::to_value(wire_task(&late)).unwrap();
         assert_eq!(wire["status"]["state"], "TASK_STATE_FAILED");
-        assert!(wire["status"]["message"]["parts"][0]["text"].as_str().unwrap().contains("limits.run.deadline"));
+        assert!(
+            wire["status"]["message"]["parts"][0]["text"]
+                .as_str()
+                .unwrap()
+                .contains("limits.run.deadline")
+        );
         assert!(wire.get("artifacts").is_none());
 
         let broken = failed(task(), "the worker process was killed by SIGKILL".into(), now());
-        assert_eq!(wire_task(&broken).status.message.unwrap().text(), Some("the worker process was killed by SIGKILL"));
+        assert_eq!(
+            wire_task(&broken).status.message.unwrap().text(),
+            Some("the worker process was killed by SIGKILL")
+        );
     }
 
     #[test]
@@ -217,6 +246,9 @@ mod tests {
 
     #[test]
     fn principals_who_choose_the_same_context_do_not_meet() {
-        assert_ne!(conversation_key("spiffe://td/a", "c"), conversation_key("spiffe://td/b", "c"));
+        assert_ne!(
+            conversation_key("spiffe://td/a", "c"),
+            conversation_key("spiffe://td/b", "c")
+        );
     }
 }

@@ -58,8 +58,15 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
 
     let admin_drain = Drain::new();
     if let Some(address) = document.observability.metrics_addr {
-        let identity = foundation.identity.as_ref().map(crate::identity::PodIdentity::health);
-        let admin = Admin { readiness: readiness.clone(), identity, metrics: foundation.metrics.clone() };
+        let identity = foundation
+            .identity
+            .as_ref()
+            .map(crate::identity::PodIdentity::health);
+        let admin = Admin {
+            readiness: readiness.clone(),
+            identity,
+            metrics: foundation.metrics.clone(),
+        };
         let server = Server::bind("metrics", address, None, admin::BOUNDS)
             .await
             .map_err(|error| listen_fault("observability.metrics_addr", &error))?;
@@ -77,7 +84,8 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
     };
     let (state, reported) = watch::channel(facts.report());
     if let (Some(to), Some(identity)) = (&document.report, &foundation.identity) {
-        report::start(to, identity.source.clone(), reported).map_err(|problem| listen_fault("report.url", &problem))?;
+        report::start(to, identity.source.clone(), reported)
+            .map_err(|problem| listen_fault("report.url", &problem))?;
     }
     tokio::spawn(facts.follow(secrets, state));
 
@@ -86,7 +94,10 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
         layers: start.layers,
         settings: foundation.settings.clone(),
         rejected,
-        identity: foundation.identity.as_ref().map(|identity| identity.source.clone()),
+        identity: foundation
+            .identity
+            .as_ref()
+            .map(|identity| identity.source.clone()),
         metrics: foundation.metrics.clone(),
     };
     let watching = FolderWatch::new().map_err(|error| StartError::System(error.to_string()))?;
@@ -170,13 +181,18 @@ async fn bind(
         (true, None, None) => return Err(listen_fault(key, "https needs a2a.tls or identity")),
     };
     let authentication = if document.a2a.dev {
-        tracing::warn!(event = "a2a.dev", "every caller on loopback is an operator (a2a.dev)");
+        tracing::warn!(
+            event = "a2a.dev",
+            "every caller on loopback is an operator (a2a.dev)"
+        );
         Authentication::Dev
     } else {
         Authentication::Principals(principals.subscribe())
     };
     let mutual_tls = !document.a2a.dev;
-    let listener = Listener::bind(address, transport, authentication).await.map_err(|error: ListenError| listen_fault(key, &error))?;
+    let listener = Listener::bind(address, transport, authentication)
+        .await
+        .map_err(|error: ListenError| listen_fault(key, &error))?;
     let url = match &document.a2a.url {
         Some(url) => Url::parse(url),
         None => url_of(if secure { "https" } else { "http" }, listener.local_addr()),
@@ -188,11 +204,17 @@ async fn bind(
         url: url.map_err(|error| listen_fault("a2a.url", &error))?,
         mutual_tls,
     };
-    Ok((listener, Card::new(&card).map_err(|error| StartError::System(error.to_string()))?))
+    Ok((
+        listener,
+        Card::new(&card).map_err(|error| StartError::System(error.to_string()))?,
+    ))
 }
 
 fn listen_fault(key: &'static str, problem: &(impl std::fmt::Display + ?Sized)) -> StartError {
-    StartError::Listen { key, problem: problem.to_string() }
+    StartError::Listen {
+        key,
+        problem: problem.to_string(),
+    }
 }
 
 /// What a report is made of.
@@ -261,8 +283,11 @@ impl SecretsWatch {
     }
 
     fn add(&mut self, document: &Document) {
-        let folders: Vec<PathBuf> =
-            secret::secret_files(document).iter().filter_map(|file| file.parent()).map(Path::to_owned).collect();
+        let folders: Vec<PathBuf> = secret::secret_files(document)
+            .iter()
+            .filter_map(|file| file.parent())
+            .map(Path::to_owned)
+            .collect();
         for folder in folders.iter().filter(|folder| folder.is_dir()) {
             self.folders.add(folder);
         }

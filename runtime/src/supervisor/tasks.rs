@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agentd_agent::Status;
 use agentd_a2a::{Caller, GetTask, SendMessage, Service, ServiceError, wire};
+use agentd_agent::Status;
 use agentd_base::clock::SharedClock;
 use agentd_base::id::SharedIds;
 use agentd_state::{Conversation, Store, StoreError, Task, TaskState, Write};
@@ -85,7 +85,9 @@ impl Tasks {
     pub async fn restore(self: &Arc<Self>) -> Result<(), StoreError> {
         let (mut resumed, mut lost) = (0_u32, 0_u32);
         for id in self.store.open_tasks().await? {
-            let Some(task) = self.store.task(&id).await? else { continue };
+            let Some(task) = self.store.task(&id).await? else {
+                continue;
+            };
             match task.state {
                 TaskState::Submitted => {
                     resumed += 1;
@@ -119,7 +121,9 @@ impl Tasks {
     /// Puts a stored task into its lane.
     fn admit(self: &Arc<Self>, task: Task) {
         let key = conversation_key(&task.owner, &task.context_id);
-        lock(&self.followed).entry(task.id.clone()).or_insert_with(|| watch::Sender::new(Arc::new(task.clone())));
+        lock(&self.followed)
+            .entry(task.id.clone())
+            .or_insert_with(|| watch::Sender::new(Arc::new(task.clone())));
         let first = lock(&self.lanes).add(&key, task);
         if let Some(task) = first {
             let tasks = self.clone();
@@ -163,7 +167,9 @@ impl Tasks {
         let input = TurnInput {
             run_id: working.id.clone(),
             conversation: key.to_owned(),
-            transcript: before.as_ref().map_or(Value::Null, |before| before.transcript.clone()),
+            transcript: before
+                .as_ref()
+                .map_or(Value::Null, |before| before.transcript.clone()),
             text: text_of(&working),
         };
         let end = self.runner.run(input, &self.stop).await;
@@ -180,7 +186,8 @@ impl Tasks {
                     created_at: before.map_or(now, |before| before.created_at),
                     transcript: result.transcript.clone(),
                 });
-                self.settle(ended(working, &result, self.ids.next(), now), conversation).await;
+                self.settle(ended(working, &result, self.ids.next(), now), conversation)
+                    .await;
             }
             TurnEnd::Broken { tool_calls, .. } if stopped => self.leave(working, tool_calls).await,
             TurnEnd::Broken { reason, .. } => {
@@ -208,7 +215,9 @@ impl Tasks {
         let reason = match tool_calls {
             0 => "the agent was stopped before it could answer; send the message again".to_owned(),
             1 => "the agent was stopped before it could answer; one tool call had been made".to_owned(),
-            calls => format!("the agent was stopped before it could answer; {calls} tool calls had been made"),
+            calls => {
+                format!("the agent was stopped before it could answer; {calls} tool calls had been made")
+            }
         };
         self.settle(failed(task, reason, self.clock.now()), None).await;
     }
@@ -254,7 +263,11 @@ impl Tasks {
 
     async fn visible(&self, caller: &Caller, id: &str) -> Result<Task, ServiceError> {
         let task = self.stored(id).await?;
-        if caller.may_see(&task.owner) { Ok(task) } else { Err(ServiceError::TaskNotFound(id.to_owned())) }
+        if caller.may_see(&task.owner) {
+            Ok(task)
+        } else {
+            Err(ServiceError::TaskNotFound(id.to_owned()))
+        }
     }
 
     /// A message with a task id: no task waits for input yet, so it can only be refused, and truthfully.
@@ -268,7 +281,8 @@ impl Tasks {
             Ok(task) if task.state.is_terminal() => ServiceError::TaskEnded(id.to_owned()),
             Ok(_) => ServiceError::Invalid {
                 field: "message.taskId",
-                problem: "the task does not wait for input; send the message with its contextId only".to_owned(),
+                problem: "the task does not wait for input; send the message with its contextId only"
+                    .to_owned(),
             },
         }
     }
@@ -283,14 +297,23 @@ impl Tasks {
             return Err(ServiceError::Unavailable("the agent is about to stop".to_owned()));
         }
         let context_id = request.context_id.clone().unwrap_or_else(|| self.ids.next());
-        lock(&self.lanes).room(&conversation_key(owner, &context_id)).map_err(|full| {
-            ServiceError::Unavailable(match full {
-                Full::Conversation => "too many messages of this conversation wait already".to_owned(),
-                Full::Agent => "too many messages wait already".to_owned(),
-            })
-        })?;
+        lock(&self.lanes)
+            .promise(&conversation_key(owner, &context_id))
+            .map_err(|full| {
+                ServiceError::Unavailable(match full {
+                    Full::Conversation => "too many messages of this conversation wait already".to_owned(),
+                    Full::Agent => "too many messages wait already".to_owned(),
+                })
+            })?;
         let now = self.clock.now();
-        let task = submitted(self.ids.next(), context_id, owner, &request.message_id, &request.parts, now);
+        let task = submitted(
+            self.ids.next(),
+            context_id,
+            owner,
+            &request.message_id,
+            &request.parts,
+            now,
+        );
         let batch = vec![
             Write::Task(task.clone()),
             Write::MessageId {
@@ -299,22 +322,29 @@ impl Tasks {
                 task_id: task.id.clone(),
             },
         ];
-        match self.store.write(batch).await {
+        let written = self.store.write(batch).await;
+        lock(&self.lanes).redeem();
+        match written {
             Ok(()) => {
                 tracing::info!(event = "inbox.accepted", run.id = task.id, principal = owner);
                 self.admit(task.clone());
                 Ok(task)
             }
             // The same message came twice at the same moment.
-            Err(StoreError::Conflict(detail)) => {
-                self.known(owner, &request.message_id).await?.ok_or(ServiceError::Internal(detail))
-            }
+            Err(StoreError::Conflict(detail)) => self
+                .known(owner, &request.message_id)
+                .await?
+                .ok_or(ServiceError::Internal(detail)),
             Err(error) => Err(unavailable(&error)),
         }
     }
 
     async fn known(&self, owner: &str, message_id: &str) -> Result<Option<Task>, ServiceError> {
-        let id = self.store.task_of_message(owner, message_id).await.map_err(|error| unavailable(&error))?;
+        let id = self
+            .store
+            .task_of_message(owner, message_id)
+            .await
+            .map_err(|error| unavailable(&error))?;
         match id {
             None => Ok(None),
             Some(id) => self.store.task(&id).await.map_err(|error| unavailable(&error)),
@@ -329,7 +359,10 @@ pub struct A2aService(pub Arc<Tasks>);
 impl Service for A2aService {
     async fn send_message(&self, caller: Caller, request: SendMessage) -> Result<wire::Task, ServiceError> {
         if let Some(id) = &request.task_id {
-            return Err(self.0.refuse_follow_up(&caller, id, request.context_id.as_deref()).await);
+            return Err(self
+                .0
+                .refuse_follow_up(&caller, id, request.context_id.as_deref())
+                .await);
         }
         let task = self.0.accept(&caller, &request).await?;
         if request.return_immediately || task.state.is_terminal() {

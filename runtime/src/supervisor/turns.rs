@@ -17,13 +17,14 @@ use super::settings::{Settings, SettingsWatch, current};
 use crate::logging::AUDIT;
 use crate::metrics::Metrics;
 use crate::worker::frame::{
-    Configure, FrameError, FromWorker, IdentityMaterial, Reachable, SecretPem, ToWorker, ToolCalled, Turn, TurnResult,
+    Configure, FrameError, FromWorker, IdentityMaterial, Reachable, SecretPem, ToWorker, ToolCalled, Turn,
+    TurnResult,
 };
 use crate::worker::pool::{Pool, Warm};
 use crate::worker::process::{ASK, Incoming};
 
 /// The worker ends a turn at its deadline by itself; it gets this much longer to say so.
-const DEADLINE_GRACE: Duration = Duration::from_secs(5);
+const DEADLINE_GRACE: Duration = Duration::from_secs(2);
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -98,21 +99,23 @@ impl TurnRunner {
     }
 
     async fn run_in_worker(&self, input: TurnInput, stop: &CancellationToken) -> TurnEnd {
-        let broken = |reason: String| TurnEnd::Broken { reason, tool_calls: 0 };
-        let settings = current(&self.settings);
-        let mut warm = match self.pool.take(&input.conversation) {
-            Ok(warm) => warm,
-            Err(error) => return broken(format!("no worker process could be started: {error}")),
+        let broken = |reason: String| TurnEnd::Broken {
+            reason,
+            tool_calls: 0,
         };
-        tracing::debug!(event = "turn.spawn", run.id = input.run_id, worker = warm.worker.pid());
+        let settings = current(&self.settings);
         let conversation = input.conversation.clone();
         let run_id = input.run_id.clone();
-        if let Err(error) = self.prepare(&mut warm, &settings, input).await {
-            return broken(self.bury(warm, error.to_string()).await);
-        }
+        let mut warm = match self.begin(&settings, input).await {
+            Ok(warm) => warm,
+            Err(reason) => return broken(reason),
+        };
         let limit = settings.document.limits.run.deadline() + DEADLINE_GRACE;
         let mut tool_calls = 0;
-        match self.follow(&mut warm, &run_id, limit, stop, &mut tool_calls).await {
+        match self
+            .follow(&mut warm, &run_id, limit, stop, &mut tool_calls)
+            .await
+        {
             Ok(result) => {
                 if warm.worker.is_alive() {
                     self.pool.park(conversation, warm);
@@ -125,8 +128,9 @@ impl TurnRunner {
                 match result {
                     Some(result) => TurnEnd::Done(result),
                     None => TurnEnd::Broken {
-                        reason: "the worker process did not end the turn when it was asked to, and was killed"
-                            .to_owned(),
+                        reason:
+                            "the worker process did not end the turn when it was asked to, and was killed"
+                                .to_owned(),
                         tool_calls,
                     },
                 }
@@ -134,18 +138,54 @@ impl TurnRunner {
         }
     }
 
+    /// A worker that has been given the turn. One that died while it waited is replaced: it has done nothing yet.
+    async fn begin(&self, settings: &Settings, input: TurnInput) -> Result<Warm, String> {
+        loop {
+            let mut warm = self
+                .pool
+                .take(&input.conversation)
+                .map_err(|error| format!("no worker process could be started: {error}"))?;
+            tracing::debug!(
+                event = "turn.spawn",
+                run.id = input.run_id,
+                worker = warm.worker.pid()
+            );
+            let was_warm = warm.generation.is_some();
+            match self.prepare(&mut warm, settings, input.clone()).await {
+                Ok(()) => return Ok(warm),
+                Err(error) => {
+                    let reason = self.bury(warm, error.to_string()).await;
+                    if !was_warm {
+                        return Err(reason);
+                    }
+                    tracing::warn!(event = "child.exit", run.id = input.run_id, err = reason);
+                }
+            }
+        }
+    }
+
     /// Tells the worker what has changed since its last turn, then the turn.
-    async fn prepare(&self, warm: &mut Warm, settings: &Settings, input: TurnInput) -> Result<(), FrameError> {
+    async fn prepare(
+        &self,
+        warm: &mut Warm,
+        settings: &Settings,
+        input: TurnInput,
+    ) -> Result<(), FrameError> {
         if warm.generation != Some(settings.generation) {
             let configure = Configure {
                 generation: settings.generation,
                 document: settings.document.clone(),
                 parent: std::process::id(),
             };
-            warm.worker.send(&ToWorker::Configure(Box::new(configure))).await?;
+            warm.worker
+                .send(&ToWorker::Configure(Box::new(configure)))
+                .await?;
             warm.generation = Some(settings.generation);
         }
-        self.send_identity(warm).await?;
+        let seen = warm.identity.as_ref();
+        if seen.is_none_or(|seen| seen.has_changed().unwrap_or(false)) {
+            self.send_identity(warm).await?;
+        }
         let turn = Turn {
             run_id: input.run_id,
             instance: self.instance.clone(),
@@ -156,15 +196,16 @@ impl TurnRunner {
         warm.worker.send(&ToWorker::Turn(Box::new(turn))).await
     }
 
+    /// The identity of now, whatever the worker has.
     async fn send_identity(&self, warm: &mut Warm) -> Result<(), FrameError> {
-        let Some(source) = &self.identity else { return Ok(()) };
-        let fresh = warm.identity.as_ref().is_none_or(|seen| seen.has_changed().unwrap_or(false));
-        if !fresh {
+        let Some(source) = &self.identity else {
             return Ok(());
-        }
+        };
         let receiver = warm.identity.get_or_insert_with(|| source.subscribe());
         let snapshot = receiver.borrow_and_update().clone();
-        warm.worker.send(&ToWorker::Identity(material(source, &snapshot))).await
+        warm.worker
+            .send(&ToWorker::Identity(material(source, &snapshot)))
+            .await
     }
 
     /// Reads what the worker says until its result, its end, or the end of patience.
@@ -188,7 +229,9 @@ impl TurnRunner {
             };
             tokio::select! {
                 incoming = warm.worker.next() => match incoming {
-                    Some(Incoming::Frame(FromWorker::Done(result))) if result.run_id == run_id => return Ok(result),
+                    Some(Incoming::Frame(FromWorker::Done(result))) if result.run_id == run_id => {
+                        return Ok(named(result, asked));
+                    }
                     Some(Incoming::Frame(frame)) => self.note(frame, tool_calls),
                     Some(Incoming::Exited(exit)) => return Err(Lost::Ended(exit.describe())),
                     None => return Err(Lost::Ended("the worker process is gone".to_owned())),
@@ -212,8 +255,18 @@ impl TurnRunner {
         }
     }
 
-    async fn ask(&self, warm: &mut Warm, run_id: &str, deadline: &mut std::pin::Pin<&mut tokio::time::Sleep>) {
-        let _ = warm.worker.send(&ToWorker::Cancel { run_id: run_id.to_owned() }).await;
+    async fn ask(
+        &self,
+        warm: &mut Warm,
+        run_id: &str,
+        deadline: &mut std::pin::Pin<&mut tokio::time::Sleep>,
+    ) {
+        let _ = warm
+            .worker
+            .send(&ToWorker::Cancel {
+                run_id: run_id.to_owned(),
+            })
+            .await;
         deadline.as_mut().reset(tokio::time::Instant::now() + ASK);
     }
 
@@ -259,6 +312,14 @@ enum Lost {
     Stuck(Option<Box<TurnResult>>),
 }
 
+/// A turn that was cancelled because its time was up has used up its time.
+fn named(mut result: Box<TurnResult>, asked: Option<Status>) -> Box<TurnResult> {
+    if let (Status::Cancelled, Some(status)) = (result.status, asked) {
+        result.status = status;
+    }
+    result
+}
+
 /// A turn whose time was up is a turn whose time was up, whether the worker says so or not.
 fn forced(status: Status, run_id: &str, tool_calls: u64) -> Option<Box<TurnResult>> {
     (status == Status::Deadline).then(|| {
@@ -294,8 +355,16 @@ fn audit(instance: &str, call: &ToolCalled) {
 
 /// The servers that a worker may dial now.
 fn reachable(view: &ServersView) -> Vec<Reachable> {
-    let connected = view.servers.iter().filter(|server| server.state == ServerState::Connected);
-    connected.map(|server| Reachable { name: server.server.name.clone(), era: server.era }).collect()
+    let connected = view
+        .servers
+        .iter()
+        .filter(|server| server.state == ServerState::Connected);
+    connected
+        .map(|server| Reachable {
+            name: server.server.name.clone(),
+            era: server.era,
+        })
+        .collect()
 }
 
 fn material(source: &IdentitySource, snapshot: &IdentitySnapshot) -> IdentityMaterial {

@@ -15,7 +15,9 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::frame::{Configure, FrameError, FrameReader, FrameWriter, FromWorker, IdentityMaterial, ToWorker, Turn};
+use super::frame::{
+    Configure, FrameError, FrameReader, FrameWriter, FromWorker, IdentityMaterial, ToWorker, Turn,
+};
 use super::turn::{Workshop, fault};
 use crate::logging;
 
@@ -31,13 +33,23 @@ pub async fn main() -> u8 {
     let (read, write) = match connect() {
         Ok(stream) => stream.into_split(),
         Err(error) => {
-            tracing::error!(event = "config.invalid", key = "worker", "worker: {error}; it is started by agentd run");
+            tracing::error!(
+                event = "config.invalid",
+                key = "worker",
+                "worker: {error}; it is started by agentd run"
+            );
             return exit::CONFIG;
         }
     };
     let (frames, queue) = mpsc::channel(FRAMES);
     let writing = tokio::spawn(write_frames(FrameWriter::new(write), queue));
-    let mut child = Child { frames, level, configure: None, outbound: Outbound::default(), workshop: Workshop::default() };
+    let mut child = Child {
+        frames,
+        level,
+        configure: None,
+        outbound: Outbound::default(),
+        workshop: Workshop::default(),
+    };
     let ended = child.serve(FrameReader::new(read)).await;
     let Child { frames, workshop, .. } = child;
     drop(frames);
@@ -61,12 +73,18 @@ fn connect() -> std::io::Result<UnixStream> {
     UnixStream::from_std(stream)
 }
 
-async fn write_frames<W: tokio::io::AsyncWrite + Unpin>(mut writer: FrameWriter<W>, mut queue: mpsc::Receiver<FromWorker>) {
+async fn write_frames<W: tokio::io::AsyncWrite + Unpin>(
+    mut writer: FrameWriter<W>,
+    mut queue: mpsc::Receiver<FromWorker>,
+) {
     while let Some(frame) = queue.recv().await {
         if let Err(error) = writer.send(&frame).await {
             // A result that is too long must still be an answer.
             let FromWorker::Done(result) = frame else { return };
-            let answer = FromWorker::Done(Box::new(fault(&result.run_id, format!("the result is lost: {error}"))));
+            let answer = FromWorker::Done(Box::new(fault(
+                &result.run_id,
+                format!("the result is lost: {error}"),
+            )));
             if writer.send(&answer).await.is_err() {
                 return;
             }
@@ -142,7 +160,9 @@ impl Child {
         // It shares the identity source, so a rotation reaches the turn.
         let outbound = self.outbound.clone();
         let identity = &mut self.outbound.identity;
-        let running = self.workshop.run(turn, &configure.document, &outbound, &self.frames, &cancel);
+        let running = self
+            .workshop
+            .run(turn, &configure.document, &outbound, &self.frames, &cancel);
         tokio::pin!(running);
         loop {
             tokio::select! {
@@ -167,15 +187,26 @@ impl Child {
 }
 
 fn take_identity(source: &mut Option<IdentitySource>, material: &IdentityMaterial) -> Result<(), String> {
-    let trust_domain: agentd_identity::TrustDomain =
-        material.trust_domain.parse().map_err(|error: agentd_identity::IdError| error.to_string())?;
+    let trust_domain: agentd_identity::TrustDomain = material
+        .trust_domain
+        .parse()
+        .map_err(|error: agentd_identity::IdError| error.to_string())?;
     let source = source.get_or_insert_with(|| IdentitySource::new(trust_domain.clone()));
-    let Some(pem) = &material.bundle else { return Ok(()) };
+    let Some(pem) = &material.bundle else {
+        return Ok(());
+    };
     let bundle = Bundle::from_pem(trust_domain, pem.as_bytes()).map_err(|error| error.to_string())?;
-    source.set_bundle(bundle.clone()).map_err(|error| error.to_string())?;
+    source
+        .set_bundle(bundle.clone())
+        .map_err(|error| error.to_string())?;
     if let (Some(chain), Some(key)) = (&material.certificates, &material.key) {
-        let svid = Svid::from_pem(chain.as_bytes(), key.expose().as_bytes(), &bundle, clock::system().now())
-            .map_err(|error| error.to_string())?;
+        let svid = Svid::from_pem(
+            chain.as_bytes(),
+            key.expose().as_bytes(),
+            &bundle,
+            clock::system().now(),
+        )
+        .map_err(|error| error.to_string())?;
         source.set_svid(svid).map_err(|error| error.to_string())?;
     }
     Ok(())

@@ -59,7 +59,9 @@ pub struct IdentityMaterial {
 
 impl std::fmt::Debug for IdentityMaterial {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("IdentityMaterial").field("trust_domain", &self.trust_domain).finish_non_exhaustive()
+        f.debug_struct("IdentityMaterial")
+            .field("trust_domain", &self.trust_domain)
+            .finish_non_exhaustive()
     }
 }
 
@@ -208,7 +210,9 @@ pub enum FrameError {
 }
 
 fn codec() -> LengthDelimitedCodec {
-    LengthDelimitedCodec::builder().max_frame_length(FRAME_BYTES).new_codec()
+    LengthDelimitedCodec::builder()
+        .max_frame_length(FRAME_BYTES)
+        .new_codec()
 }
 
 /// Reads frames of one direction.
@@ -284,7 +288,9 @@ mod tests {
         let mut reader = FrameReader::new(there);
         for length in [2, 10_000] {
             let frame: FromWorker = reader.next().await.unwrap().unwrap();
-            let FromWorker::Done(done) = frame else { panic!("{frame:?}") };
+            let FromWorker::Done(done) = frame else {
+                panic!("{frame:?}")
+            };
             assert_eq!(done.text.len(), length);
         }
         assert!(reader.next::<FromWorker>().await.unwrap().is_none());
@@ -293,18 +299,29 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_frame_is_an_error_and_reserves_no_memory() {
-        for bytes in [&b"\xff\xff\xff\xff"[..], b"\0\0\0\x02{}", b"\0\0\0\x04nope", b"\0\0\0\x09{"] {
+        for bytes in [
+            &b"\xff\xff\xff\xff"[..],
+            b"\0\0\0\x02{}",
+            b"\0\0\0\x04nope",
+            b"\0\0\0\x09{",
+        ] {
             let (mut here, there) = tokio::io::duplex(64);
             here.write_all(bytes).await.unwrap();
             drop(here);
-            assert!(FrameReader::new(there).next::<ToWorker>().await.is_err(), "{bytes:?}");
+            assert!(
+                FrameReader::new(there).next::<ToWorker>().await.is_err(),
+                "{bytes:?}"
+            );
         }
     }
 
     #[tokio::test]
     async fn a_frame_over_the_bound_is_refused_by_its_writer() {
         let (here, _there) = tokio::io::duplex(64);
-        let error = FrameWriter::new(here).send(&result(&"x".repeat(FRAME_BYTES))).await.unwrap_err();
+        let error = FrameWriter::new(here)
+            .send(&result(&"x".repeat(FRAME_BYTES)))
+            .await
+            .unwrap_err();
         assert!(matches!(error, FrameError::Connection(_)), "{error}");
     }
 

@@ -20,17 +20,23 @@ use super::frame::{FromWorker, ModelCalled};
 /// When an endpoint cannot be dialled at all; validation has seen that before.
 pub fn build(intelligence: &Intelligence, outbound: &Outbound) -> Result<Failover, String> {
     let model = intelligence.model.clone().unwrap_or_default();
-    let endpoints = intelligence.endpoints.iter().map(|endpoint| client(endpoint, &model, outbound));
+    let endpoints = intelligence
+        .endpoints
+        .iter()
+        .map(|endpoint| client(endpoint, &model, outbound));
     Ok(Failover::new(endpoints.collect::<Result<_, _>>()?))
 }
 
 fn client(endpoint: &ModelEndpoint, model: &str, outbound: &Outbound) -> Result<Arc<dyn Endpoint>, String> {
-    let declared = Declared::Model { allow_plaintext: endpoint.allow_plaintext };
+    let declared = Declared::Model {
+        allow_plaintext: endpoint.allow_plaintext,
+    };
     let destination = Destination::declared(&endpoint.url, declared).map_err(|error| error.to_string())?;
     let name = endpoint.name.clone().unwrap_or_else(|| destination.authority());
     let timeout = endpoint.connection.timeout();
-    let http =
-        outbound.client(destination, &endpoint.connection, timeout).map_err(|error| format!("{name}: {error}"))?;
+    let http = outbound
+        .client(destination, &endpoint.connection, timeout)
+        .map_err(|error| format!("{name}: {error}"))?;
     Ok(Arc::new(ChatClient::new(name, model, http)))
 }
 
@@ -44,7 +50,11 @@ pub struct Counted<M> {
 
 #[async_trait]
 impl<M: Model> Model for Counted<M> {
-    async fn complete(&self, request: &ModelRequest, context: &CallContext) -> Result<ModelReply, ModelError> {
+    async fn complete(
+        &self,
+        request: &ModelRequest,
+        context: &CallContext,
+    ) -> Result<ModelReply, ModelError> {
         let began = Instant::now();
         let reply = self.model.complete(request, context).await;
         let usage = reply.as_ref().map(|reply| reply.usage).unwrap_or_default();

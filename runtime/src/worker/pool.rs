@@ -47,7 +47,11 @@ impl Pool {
     /// Workers run `program`, which is this program.
     pub fn new(program: PathBuf) -> Arc<Self> {
         let changed = Arc::new(Notify::new());
-        let pool = Arc::new(Self { program, idle: Mutex::default(), changed: changed.clone() });
+        let pool = Arc::new(Self {
+            program,
+            idle: Mutex::default(),
+            changed: changed.clone(),
+        });
         tokio::spawn(retire(Arc::downgrade(&pool), changed));
         pool
     }
@@ -60,7 +64,11 @@ impl Pool {
         let warm = self.lock().remove(conversation).map(|(_, warm)| warm);
         match warm.filter(|warm| warm.worker.is_alive()) {
             Some(warm) => Ok(warm),
-            None => Ok(Warm { worker: Worker::spawn(&self.program)?, generation: None, identity: None }),
+            None => Ok(Warm {
+                worker: Worker::spawn(&self.program)?,
+                generation: None,
+                identity: None,
+            }),
         }
     }
 
@@ -69,7 +77,11 @@ impl Pool {
         let mut idle = self.lock();
         idle.insert(conversation, (Instant::now(), warm));
         while idle.len() > IDLE_WORKERS {
-            let Some(oldest) = idle.iter().min_by_key(|(_, (since, _))| *since).map(|(key, _)| key.clone()) else {
+            let Some(oldest) = idle
+                .iter()
+                .min_by_key(|(_, (since, _))| *since)
+                .map(|(key, _)| key.clone())
+            else {
                 break;
             };
             idle.remove(&oldest);

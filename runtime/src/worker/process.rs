@@ -63,7 +63,8 @@ fn describe_status(status: ExitStatus) -> String {
             "the worker process was killed by SIGKILL (the kernel does so when memory runs out)".to_owned()
         }
         (None, Some(number)) => {
-            let name = Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.to_string());
+            let name =
+                Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.to_string());
             format!("the worker process was killed by {name}")
         }
         (None, None) => "the worker process ended".to_owned(),
@@ -101,7 +102,12 @@ impl Worker {
         let (frames, incoming) = mpsc::channel(FRAMES);
         let (signals, commands) = mpsc::channel(4);
         tokio::spawn(attend(child, FrameReader::new(read), frames, commands));
-        Ok(Self { pid, outgoing: FrameWriter::new(write), incoming, signals })
+        Ok(Self {
+            pid,
+            outgoing: FrameWriter::new(write),
+            incoming,
+            signals,
+        })
     }
 
     /// Its process id.
@@ -119,12 +125,14 @@ impl Worker {
     /// # Errors
     /// When the worker is gone or does not read; [`Worker::next`] then says how it ended.
     pub async fn send(&mut self, frame: &ToWorker) -> Result<(), FrameError> {
-        tokio::time::timeout(WRITE, self.outgoing.send(frame)).await.unwrap_or_else(|_| {
-            Err(FrameError::Connection(std::io::Error::new(
-                std::io::ErrorKind::TimedOut,
-                "the worker does not read",
-            )))
-        })
+        tokio::time::timeout(WRITE, self.outgoing.send(frame))
+            .await
+            .unwrap_or_else(|_| {
+                Err(FrameError::Connection(std::io::Error::new(
+                    std::io::ErrorKind::TimedOut,
+                    "the worker does not read",
+                )))
+            })
     }
 
     /// What it says next; `None` once it has ended and that has been said. Cancel safe.
@@ -154,7 +162,10 @@ async fn attend(
     frames: mpsc::Sender<Incoming>,
     mut commands: mpsc::Receiver<Signal>,
 ) {
-    let group = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+    let group = child
+        .id()
+        .and_then(|id| i32::try_from(id).ok())
+        .map(Pid::from_raw);
     let signal = |signal| {
         if let Some(group) = group {
             // Gone already is fine.
@@ -227,7 +238,10 @@ mod tests {
         for (raw, text) in [
             (0, "the worker process ended by itself with code 0"),
             (101 << 8, "the worker process ended by itself with code 101"),
-            (9, "the worker process was killed by SIGKILL (the kernel does so when memory runs out)"),
+            (
+                9,
+                "the worker process was killed by SIGKILL (the kernel does so when memory runs out)",
+            ),
             (11, "the worker process was killed by SIGSEGV"),
         ] {
             assert_eq!(describe_status(ExitStatus::from_raw(raw)), text);

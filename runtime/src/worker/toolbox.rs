@@ -43,7 +43,9 @@ impl Toolbox {
         let before = std::mem::take(&mut self.held);
         let mut closing = Vec::new();
         for (name, held) in before {
-            let same = wanted.get(name.as_str()).is_some_and(|(server, _)| **server == held.server);
+            let same = wanted
+                .get(name.as_str())
+                .is_some_and(|(server, _)| **server == held.server);
             let lost = held.connection.lost().now_or_never().is_some();
             if same && !lost {
                 self.held.insert(name, held);
@@ -52,11 +54,21 @@ impl Toolbox {
             }
         }
         let timeout = document.mcp.default_timeout.map(|timeout| timeout.0);
-        let missing = wanted.values().filter(|(server, _)| !self.held.contains_key(&server.name));
+        let missing = wanted
+            .values()
+            .filter(|(server, _)| !self.held.contains_key(&server.name));
         let opening = missing.map(|(server, reachable)| open(server, timeout, reachable, outbound));
         let (opened, ()) = tokio::join!(join_all(opening), close(closing));
-        self.held.extend(opened.into_iter().flatten().map(|held| (held.server.name.clone(), held)));
-        let tools = self.held.values().map(|held| (&held.server, held.tools.as_slice()));
+        self.held.extend(
+            opened
+                .into_iter()
+                .flatten()
+                .map(|held| (held.server.name.clone(), held)),
+        );
+        let tools = self
+            .held
+            .values()
+            .map(|held| (&held.server, held.tools.as_slice()));
         self.catalogue = Arc::new(Catalogue::build(tools));
     }
 
@@ -67,14 +79,20 @@ impl Toolbox {
 
     /// The connections behind the catalogue, by server.
     pub fn connections(&self) -> BTreeMap<String, Connection> {
-        self.held.iter().map(|(name, held)| (name.clone(), held.connection.clone())).collect()
+        self.held
+            .iter()
+            .map(|(name, held)| (name.clone(), held.connection.clone()))
+            .collect()
     }
 
     /// What the servers say about themselves. Untrusted text.
     pub fn notes(&self) -> Vec<ServerNote> {
         let notes = self.held.values().filter_map(|held| {
             let text = held.connection.instructions()?;
-            Some(ServerNote { server: held.server.name.clone(), text: text.to_owned() })
+            Some(ServerNote {
+                server: held.server.name.clone(),
+                text: text.to_owned(),
+            })
         });
         notes.collect()
     }
@@ -95,7 +113,11 @@ async fn open(
     let opened = async {
         let connection = Connection::open(server, timeout, kind, outbound).await?;
         let tools = connection.tools().await?;
-        Ok::<_, agentd_mcp::ConnectError>(Held { server: server.clone(), connection, tools })
+        Ok::<_, agentd_mcp::ConnectError>(Held {
+            server: server.clone(),
+            connection,
+            tools,
+        })
     };
     match opened.await {
         Ok(held) => Some(held),
@@ -107,5 +129,10 @@ async fn open(
 }
 
 async fn close(connections: impl IntoIterator<Item = Connection>) {
-    join_all(connections.into_iter().map(|connection| async move { connection.close().await })).await;
+    join_all(
+        connections
+            .into_iter()
+            .map(|connection| async move { connection.close().await }),
+    )
+    .await;
 }

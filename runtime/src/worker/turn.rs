@@ -54,7 +54,11 @@ impl Workshop {
                 };
             }
         }
-        let model = match self.model.take().map_or_else(|| models::build(&document.intelligence, outbound), Ok) {
+        let model = match self
+            .model
+            .take()
+            .map_or_else(|| models::build(&document.intelligence, outbound), Ok)
+        {
             Ok(model) => self.model.insert(model).clone(),
             Err(problem) => return fault(&turn.run_id, problem),
         };
@@ -64,13 +68,19 @@ impl Workshop {
         };
         let run_id = turn.run_id.clone();
         let router = self.router(&turn, frames);
-        let model = Counted { model, frames: frames.clone() };
+        let model = Counted {
+            model,
+            frames: frames.clone(),
+        };
         let input = input(turn, document, instruction, self.toolbox.notes(), &router);
         result(run_id, run_turn(input, &model, &router, cancel).await)
     }
 
     fn router(&self, turn: &Turn, frames: &mpsc::Sender<FromWorker>) -> Router {
-        let servers = Audited { connections: self.toolbox.connections(), frames: frames.clone() };
+        let servers = Audited {
+            connections: self.toolbox.connections(),
+            frames: frames.clone(),
+        };
         let context = RunContext {
             run_id: turn.run_id.clone(),
             instance: turn.instance.clone(),
@@ -80,7 +90,13 @@ impl Workshop {
     }
 }
 
-fn input(turn: Turn, document: &Document, instruction: String, notes: Vec<ServerNote>, router: &Router) -> TurnInput {
+fn input(
+    turn: Turn,
+    document: &Document,
+    instruction: String,
+    notes: Vec<ServerNote>,
+    router: &Router,
+) -> TurnInput {
     let loaded = Transcript::load(turn.transcript);
     for repair in loaded.repairs {
         tracing::warn!(event = "restore.context.mended", run.id = turn.run_id, "{repair}");
@@ -94,7 +110,11 @@ fn input(turn: Turn, document: &Document, instruction: String, notes: Vec<Server
         transcript: loaded.transcript,
         text: turn.text,
         tools: router.specs(),
-        limits: TurnLimits { steps: limits.steps(), tokens: limits.tokens(), deadline: limits.deadline() },
+        limits: TurnLimits {
+            steps: limits.steps(),
+            tokens: limits.tokens(),
+            deadline: limits.deadline(),
+        },
     }
 }
 
@@ -131,8 +151,16 @@ pub fn fault(run_id: &str, reason: String) -> TurnResult {
 /// The W3C trace context of a run: its trace is the run, whatever the attempt.
 fn traceparent(run_id: &str) -> String {
     let digest = agentd_base::digest::hex(run_id.as_bytes());
-    let hex: String = run_id.chars().filter(char::is_ascii_hexdigit).map(|c| c.to_ascii_lowercase()).collect();
-    let trace = if hex.len() == 32 { hex } else { digest.chars().take(32).collect() };
+    let hex: String = run_id
+        .chars()
+        .filter(char::is_ascii_hexdigit)
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    let trace = if hex.len() == 32 {
+        hex
+    } else {
+        digest.chars().take(32).collect()
+    };
     let span: String = digest.chars().skip(48).collect();
     format!("00-{trace}-{span}-01")
 }
@@ -164,7 +192,10 @@ impl Servers for Audited {
         };
         let began = Instant::now();
         // A call that is given up was made all the same: it is told when this future is dropped.
-        let mut given_up = OnDrop { frames: &self.frames, frame: Some(called(ToolOutcome::Failed, began)) };
+        let mut given_up = OnDrop {
+            frames: &self.frames,
+            frame: Some(called(ToolOutcome::Failed, began)),
+        };
         let answer = connection.call(tool, arguments, meta).await;
         given_up.frame = None;
         let outcome = match &answer {
@@ -202,8 +233,15 @@ mod tests {
         let parent = traceparent("01a2344a-11c7-7638-8534-036a30d188e8");
         let parts: Vec<&str> = parent.split('-').collect();
         assert_eq!(parts[1], "01a2344a11c776388534036a30d188e8");
-        assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [2, 32, 16, 2]);
+        assert_eq!(
+            parts.iter().map(|part| part.len()).collect::<Vec<_>>(),
+            [2, 32, 16, 2]
+        );
         assert_eq!(traceparent("x").len(), 55);
-        assert!(traceparent("x").bytes().all(|b| b == b'-' || b.is_ascii_hexdigit()));
+        assert!(
+            traceparent("x")
+                .bytes()
+                .all(|b| b == b'-' || b.is_ascii_hexdigit())
+        );
     }
 }

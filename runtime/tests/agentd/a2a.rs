@@ -13,15 +13,31 @@ pub struct Caller(HttpClient);
 impl Caller {
     pub fn new(address: &str) -> Self {
         let destination = Destination::declared(&format!("http://{address}/"), Declared::Mcp).unwrap();
-        let timeouts = Timeouts { response: Some(PATIENCE), total: Some(PATIENCE), ..Timeouts::default() };
-        Self(HttpClient::new(destination, Options { timeouts, ..Options::default() }).unwrap())
+        let timeouts = Timeouts {
+            response: Some(PATIENCE),
+            total: Some(PATIENCE),
+            ..Timeouts::default()
+        };
+        Self(
+            HttpClient::new(
+                destination,
+                Options {
+                    timeouts,
+                    ..Options::default()
+                },
+            )
+            .unwrap(),
+        )
     }
 
     pub async fn get(&self, path: &str) -> Result<(u16, String), NetError> {
         let request = http::Request::get(path).body(Bytes::new()).unwrap();
         let response = self.0.send(request).await?;
         let status = response.status.as_u16();
-        Ok((status, String::from_utf8(response.body.bytes().await?.to_vec()).unwrap()))
+        Ok((
+            status,
+            String::from_utf8(response.body.bytes().await?.to_vec()).unwrap(),
+        ))
     }
 
     pub async fn call(&self, method: &str, params: Value) -> Result<Value, NetError> {
@@ -43,13 +59,22 @@ impl Caller {
 
     /// `SendMessage`; the whole answer.
     pub async fn try_send(&self, message_id: &str, text: &str, more: Value) -> Result<Value, NetError> {
-        let mut message = json!({ "messageId": message_id, "role": "ROLE_USER", "parts": [{ "text": text }] });
+        let mut message =
+            json!({ "messageId": message_id, "role": "ROLE_USER", "parts": [{ "text": text }] });
         let mut configuration = json!({});
         for (key, value) in more.as_object().unwrap() {
-            let target = if key == "returnImmediately" { &mut configuration } else { &mut message };
+            let target = if key == "returnImmediately" {
+                &mut configuration
+            } else {
+                &mut message
+            };
             target[key] = value.clone();
         }
-        self.call("SendMessage", json!({ "message": message, "configuration": configuration })).await
+        self.call(
+            "SendMessage",
+            json!({ "message": message, "configuration": configuration }),
+        )
+        .await
     }
 
     pub async fn task(&self, id: &str) -> Value {
@@ -68,16 +93,22 @@ impl Caller {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, wait).await.expect("the task does not end")
+        tokio::time::timeout(PATIENCE, wait)
+            .await
+            .expect("the task does not end")
     }
 }
 
 /// The text of a task's answer.
 pub fn answer(task: &Value) -> &str {
-    task["artifacts"][0]["parts"][0]["text"].as_str().unwrap_or_default()
+    task["artifacts"][0]["parts"][0]["text"]
+        .as_str()
+        .unwrap_or_default()
 }
 
 /// What the status says.
 pub fn said(task: &Value) -> &str {
-    task["status"]["message"]["parts"][0]["text"].as_str().unwrap_or_default()
+    task["status"]["message"]["parts"][0]["text"]
+        .as_str()
+        .unwrap_or_default()
 }

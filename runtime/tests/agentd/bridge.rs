@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use agentd_base::report::ServerState;
 use agentd_identity::IdentitySource;
-use agentd_net::{Declared, Destination, HttpClient, NetError, Options, Response, StreamedBody, Timeouts, TlsMode};
+use agentd_net::{
+    Declared, Destination, HttpClient, NetError, Options, Response, StreamedBody, Timeouts, TlsMode,
+};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::routing::{any, post};
@@ -38,25 +40,46 @@ impl Bridge {
         let folder = tempfile::tempdir().unwrap();
         let live = folder.path().join("live");
         let bundle = install.bundle();
-        mount(&live, "..1", &[("bridge.json", &list(install, allowed)), ("bundle.pem", &bundle)]);
+        mount(
+            &live,
+            "..1",
+            &[("bridge.json", &list(install, allowed)), ("bundle.pem", &bundle)],
+        );
         let mut document = install.document("fs-mcp", folder.path(), &live);
         let own = json!({
             "name": "fs", "listen": "127.0.0.1:0", "upstream_port": upstream.port(), "upstream_path": path,
             "observability": { "metrics_addr": "127.0.0.1:0" },
         });
-        document.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+        document
+            .as_object_mut()
+            .unwrap()
+            .extend(own.as_object().unwrap().clone());
         let config = folder.path().join("bridge.json");
         std::fs::write(&config, document.to_string()).unwrap();
         let pod = [
-            ("AGENTD_POD_NAME", "fs-mcp-0"), ("AGENTD_POD_UID", "u1"), ("AGENTD_POD_NAMESPACE", "team"),
+            ("AGENTD_POD_NAME", "fs-mcp-0"),
+            ("AGENTD_POD_UID", "u1"),
+            ("AGENTD_POD_NAMESPACE", "team"),
             ("AGENTD_POD_IP", "127.0.0.2"),
         ];
         let mut agentd = Agentd::start(&["bridge", "-c", config.to_str().unwrap()], &pod, folder.path());
-        let address = agentd.event("bridge.listen").await["address"].as_str().unwrap().parse().unwrap();
-        let admin = crate::a2a::Caller::new(agentd.event("metrics.listen").await["address"].as_str().unwrap());
+        let address = agentd.event("bridge.listen").await["address"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        let admin =
+            crate::a2a::Caller::new(agentd.event("metrics.listen").await["address"].as_str().unwrap());
         // Up is not ready: the SVID comes a moment later.
         agentd.event("identity.svid.renewed").await;
-        Self { agentd, address, admin, live, bundle, _folder: folder }
+        Self {
+            agentd,
+            address,
+            admin,
+            live,
+            bundle,
+            _folder: folder,
+        }
     }
 
     /// A client; without an identity it shows no certificate.
@@ -67,22 +90,44 @@ impl Bridge {
         } else {
             TlsMode::SpiffeServerOnly { source, expected }
         };
-        let destination = Destination::declared(&format!("https://{}", self.address), Declared::Internal).unwrap();
-        let timeouts = Timeouts { response: Some(PATIENCE), ..Timeouts::default() };
-        HttpClient::new(destination, Options { tls, timeouts, ..Options::default() }).unwrap()
+        let destination =
+            Destination::declared(&format!("https://{}", self.address), Declared::Internal).unwrap();
+        let timeouts = Timeouts {
+            response: Some(PATIENCE),
+            ..Timeouts::default()
+        };
+        HttpClient::new(
+            destination,
+            Options {
+                tls,
+                timeouts,
+                ..Options::default()
+            },
+        )
+        .unwrap()
     }
 }
 
 fn list(install: &Install, allowed: &[&str]) -> String {
-    let allowed: Vec<String> = allowed.iter().map(|account| install.id(account).to_string()).collect();
+    let allowed: Vec<String> = allowed
+        .iter()
+        .map(|account| install.id(account).to_string())
+        .collect();
     json!({ "allowed": allowed }).to_string()
 }
 
 async fn status(client: &HttpClient, method: &str, path: &str) -> Result<(u16, String), NetError> {
-    let request = http::Request::builder().method(method).uri(path).body(Bytes::from("{}")).unwrap();
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .body(Bytes::from("{}"))
+        .unwrap();
     let response = client.send(request).await?;
     let status = response.status.as_u16();
-    Ok((status, String::from_utf8(response.body.bytes().await?.to_vec()).unwrap()))
+    Ok((
+        status,
+        String::from_utf8(response.body.bytes().await?.to_vec()).unwrap(),
+    ))
 }
 
 async fn post_json(client: &HttpClient, path: &str, body: &Value) -> Value {
@@ -106,7 +151,10 @@ async fn who_may_call_is_asked_at_every_request_and_a_removed_caller_is_cut_off(
     let nobody = bridge.client(&install, install.identity("one-agent"), false);
 
     let echo = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "echo", "arguments": { "text": "hi" } } });
-    assert_eq!(post_json(&one, "/mcp", &echo).await["result"]["content"][0]["text"], "echo: hi");
+    assert_eq!(
+        post_json(&one, "/mcp", &echo).await["result"]["content"][0]["text"],
+        "echo: hi"
+    );
     assert_eq!(status(&nobody, "POST", "/mcp").await.unwrap().0, 401);
     assert_eq!(status(&two, "POST", "/mcp").await.unwrap().0, 403);
     assert_eq!(status(&one, "POST", "/other").await.unwrap().0, 404);
@@ -122,12 +170,22 @@ async fn who_may_call_is_asked_at_every_request_and_a_removed_caller_is_cut_off(
 
     // The list changes: the other one is let in, the first one is not, on the connections that are open.
     let generation = list(&install, &["two-agent"]);
-    mount(&bridge.live, "..2", &[("bridge.json", &generation), ("bundle.pem", &bridge.bundle)]);
+    mount(
+        &bridge.live,
+        "..2",
+        &[("bridge.json", &generation), ("bundle.pem", &bridge.bundle)],
+    );
     bridge.agentd.event("config.reloaded").await;
-    assert_eq!(post_json(&two, "/mcp", &echo).await["result"]["content"][0]["text"], "echo: hi");
+    assert_eq!(
+        post_json(&two, "/mcp", &echo).await["result"]["content"][0]["text"],
+        "echo: hi"
+    );
     assert_eq!(status(&one, "POST", "/mcp").await.unwrap().0, 403);
     let metrics = bridge.admin.get("/metrics").await.unwrap().1;
-    assert!(metrics.contains(r#"agent_bridge_requests_total{outcome="forwarded"} 2"#), "{metrics}");
+    assert!(
+        metrics.contains(r#"agent_bridge_requests_total{outcome="forwarded"} 2"#),
+        "{metrics}"
+    );
     assert_eq!(bridge.admin.get("/readyz").await.unwrap().0, 200);
 
     bridge.agentd.signal(Signal::SIGTERM);
@@ -139,51 +197,93 @@ async fn who_may_call_is_asked_at_every_request_and_a_removed_caller_is_cut_off(
 async fn it_reports_what_it_proved_and_which_folder_it_runs_with() {
     let (install, server) = (Install::start().await, McpServer::start().await);
     let mut bridge = Bridge::start(&install, server.address, "/mcp", &["one-agent"]).await;
-    let (id, report) = install.report(|report| report.servers[0].state == ServerState::Connected).await;
+    let (id, report) = install
+        .report(|report| report.servers[0].state == ServerState::Connected)
+        .await;
     assert_eq!(id, install.id("fs-mcp"));
-    assert_eq!((report.pod_name.as_str(), report.pod_uid.as_str()), ("fs-mcp-0", "u1"));
-    let [proven] = report.servers.as_slice() else { panic!("{report:#?}") };
-    assert_eq!((proven.name.as_str(), proven.tool_count, proven.tools[0].name.as_str()), ("fs", 1, "echo"));
+    assert_eq!(
+        (report.pod_name.as_str(), report.pod_uid.as_str()),
+        ("fs-mcp-0", "u1")
+    );
+    let [proven] = report.servers.as_slice() else {
+        panic!("{report:#?}")
+    };
+    assert_eq!(
+        (
+            proven.name.as_str(),
+            proven.tool_count,
+            proven.tools[0].name.as_str()
+        ),
+        ("fs", 1, "echo")
+    );
     assert_eq!(proven.info.as_ref().unwrap().protocol_version, "2025-11-25");
     assert!(!report.listens_on_all_addresses, "it listens on 127.0.0.1 alone");
     let running = report.running_digest.clone().unwrap();
     assert_eq!(running, agentd_config::live::read(&bridge.live).unwrap().digest);
 
     // A folder that is wrong is refused whole: the list before stays, and the report says so.
-    mount(&bridge.live, "..2", &[("bridge.json", r#"{"allowed":["nobody"]}"#), ("bundle.pem", &bridge.bundle)]);
+    mount(
+        &bridge.live,
+        "..2",
+        &[
+            ("bridge.json", r#"{"allowed":["nobody"]}"#),
+            ("bundle.pem", &bridge.bundle),
+        ],
+    );
     bridge.agentd.event("config.reload.invalid").await;
     let (_, report) = install.report(|report| report.rejected.is_some()).await;
     let rejected = report.rejected.unwrap();
     assert_eq!(report.running_digest.as_ref(), Some(&running));
-    assert_eq!(rejected.digest, agentd_config::live::read(&bridge.live).unwrap().digest);
+    assert_eq!(
+        rejected.digest,
+        agentd_config::live::read(&bridge.live).unwrap().digest
+    );
     assert!(rejected.message.contains("allowed"), "{}", rejected.message);
     let one = bridge.client(&install, install.identity("one-agent"), true);
-    assert_eq!(status(&one, "GET", "/mcp").await.unwrap().0, 405, "the server's own answer");
+    assert_eq!(
+        status(&one, "GET", "/mcp").await.unwrap().0,
+        405,
+        "the server's own answer"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_comes_late_is_proven_and_one_that_goes_is_noticed() {
     let install = Install::start().await;
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let bridge = Bridge::start(&install, address, "/mcp", &["one-agent"]).await;
-    let (_, report) = install.report(|report| report.servers[0].state == ServerState::Failed).await;
+    let (_, report) = install
+        .report(|report| report.servers[0].state == ServerState::Failed)
+        .await;
     assert!(report.servers[0].message.is_some());
     let one = bridge.client(&install, install.identity("one-agent"), true);
     assert_eq!(status(&one, "POST", "/mcp").await.unwrap().0, 502);
 
     // On every address this time, which is told.
     let _server = McpServer::start_at(SocketAddr::new("0.0.0.0".parse().unwrap(), address.port())).await;
-    let (_, report) = install.report(|report| report.servers[0].state == ServerState::Connected).await;
+    let (_, report) = install
+        .report(|report| report.servers[0].state == ServerState::Connected)
+        .await;
     assert!(report.listens_on_all_addresses);
 }
 
 /// Answers each chunk of a request as soon as it has come: both bodies must be streams.
-async fn mirror(State(end): State<Arc<Mutex<mpsc::Sender<()>>>>, request: Request) -> axum::response::Response {
+async fn mirror(
+    State(end): State<Arc<Mutex<mpsc::Sender<()>>>>,
+    request: Request,
+) -> axum::response::Response {
     let mut chunks = request.into_body().into_data_stream();
     let (sender, receiver) = mpsc::channel::<Result<Bytes, Infallible>>(1);
     tokio::spawn(async move {
         while let Some(Ok(chunk)) = chunks.next().await {
-            if sender.send(Ok(Bytes::from([b"data: ", &chunk[..], b"\n\n"].concat()))).await.is_err() {
+            if sender
+                .send(Ok(Bytes::from([b"data: ", &chunk[..], b"\n\n"].concat())))
+                .await
+                .is_err()
+            {
                 break;
             }
         }
@@ -191,8 +291,13 @@ async fn mirror(State(end): State<Arc<Mutex<mpsc::Sender<()>>>>, request: Reques
         sender.closed().await;
         let _ = end.lock().await.send(()).await;
     });
-    let stream = futures::stream::unfold(receiver, |mut receiver| async { receiver.recv().await.map(|chunk| (chunk, receiver)) });
-    axum::response::Response::builder().header("content-type", "text/event-stream").body(Body::from_stream(stream)).unwrap()
+    let stream = futures::stream::unfold(receiver, |mut receiver| async {
+        receiver.recv().await.map(|chunk| (chunk, receiver))
+    });
+    axum::response::Response::builder()
+        .header("content-type", "text/event-stream")
+        .body(Body::from_stream(stream))
+        .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -210,12 +315,23 @@ async fn bodies_stream_both_ways_and_a_caller_that_hangs_up_is_hung_up_on() {
     let one = bridge.client(&install, install.identity("one-agent"), true);
 
     let (chunks, queue) = mpsc::channel::<std::io::Result<Bytes>>(1);
-    let body: StreamedBody =
-        futures::stream::unfold(queue, |mut queue| async { queue.recv().await.map(|chunk| (chunk, queue)) }).boxed();
+    let body: StreamedBody = futures::stream::unfold(queue, |mut queue| async {
+        queue.recv().await.map(|chunk| (chunk, queue))
+    })
+    .boxed();
     chunks.send(Ok(Bytes::from("one"))).await.unwrap();
-    let Response { status, headers, body } =
-        one.send_streamed(http::Request::post("/mirror").body(body).unwrap()).await.unwrap();
-    assert_eq!((status.as_u16(), headers["content-type"].to_str().unwrap()), (200, "text/event-stream"));
+    let Response {
+        status,
+        headers,
+        body,
+    } = one
+        .send_streamed(http::Request::post("/mirror").body(body).unwrap())
+        .await
+        .unwrap();
+    assert_eq!(
+        (status.as_u16(), headers["content-type"].to_str().unwrap()),
+        (200, "text/event-stream")
+    );
     let mut answers = body.chunks();
     assert_eq!(answers.next().await.unwrap().unwrap(), "data: one\n\n");
     chunks.send(Ok(Bytes::from("two"))).await.unwrap();
@@ -223,4 +339,130 @@ async fn bodies_stream_both_ways_and_a_caller_that_hangs_up_is_hung_up_on() {
     drop(answers);
     drop(chunks);
     tokio::time::timeout(PATIENCE, end.recv()).await.unwrap().unwrap();
+
+    // A stream that waits for notifications does not hold a drain up.
+    let request = http::Request::get("/mirror").body(Bytes::new()).unwrap();
+    let listening = one.send(request).await.unwrap();
+    assert_eq!(listening.status.as_u16(), 200);
+    let began = std::time::Instant::now();
+    bridge.agentd.signal(Signal::SIGTERM);
+    let (status, _, lines) = bridge.agentd.end().await;
+    assert!(
+        status.success() && began.elapsed().as_secs() < 10,
+        "{:?} {lines:#?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s06_a_port_that_does_not_speak_mcp_is_not_proven() {
+    let install = Install::start().await;
+    let app = Router::new().route(
+        "/mcp",
+        any(|| async { axum::response::Html("<html>hello</html>") }),
+    );
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let upstream = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    let bridge = Bridge::start(&install, upstream, "/mcp", &["one-agent"]).await;
+    let (_, report) = install
+        .report(|report| report.servers[0].state == ServerState::Failed)
+        .await;
+    let message = report.servers[0].message.clone().unwrap();
+    assert!(
+        !message.is_empty() && report.servers[0].tool_count == 0,
+        "{message}"
+    );
+    // It only informs: the bridge is ready all the same.
+    assert_eq!(bridge.admin.get("/readyz").await.unwrap().0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_calls_a_tool_through_the_bridge_with_its_own_identity() {
+    let (install, server) = (Install::start().await, McpServer::start().await);
+    let mut bridge = Bridge::start(&install, server.address, "/mcp", &["helper-agent"]).await;
+    let model = crate::model::Model::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let live = folder.path().join("live");
+    let half = json!({
+        "intelligence": { "model": "scripted", "endpoints": [model.url()] },
+        "mcp": { "servers": [{
+            "name": "fs", "endpoint": format!("https://{}/mcp", bridge.address),
+            "tls": { "spiffe_id": install.id("fs-mcp") },
+        }] },
+        "a2a": { "principals": [{ "name": "boss", "spiffe_id": install.id("boss"), "role": "user" }] },
+    });
+    mount(
+        &live,
+        "..1",
+        &[
+            ("agentd.json", &half.to_string()),
+            ("bundle.pem", &install.bundle()),
+        ],
+    );
+    let mut document = install.document("helper-agent", folder.path(), &live);
+    let own = json!({ "a2a": { "listen": "https://127.0.0.1:0" }, "store": { "kind": "memory" } });
+    document
+        .as_object_mut()
+        .unwrap()
+        .extend(own.as_object().unwrap().clone());
+    let config = folder.path().join("agentd.json");
+    std::fs::write(&config, document.to_string()).unwrap();
+    let mut agent = Agentd::start(&["-c", config.to_str().unwrap()], &[], folder.path());
+    let address = agent.event("a2a.listen").await["address"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    agent.event("mcp.connect").await;
+
+    let tls = TlsMode::Spiffe {
+        source: install.identity("boss"),
+        expected: install.id("helper-agent"),
+    };
+    let destination = Destination::declared(&format!("https://{address}"), Declared::Internal).unwrap();
+    let timeouts = Timeouts {
+        response: Some(PATIENCE),
+        ..Timeouts::default()
+    };
+    let client = HttpClient::new(
+        destination,
+        Options {
+            tls,
+            timeouts,
+            ..Options::default()
+        },
+    )
+    .unwrap();
+    let ask = async |id: &str| {
+        let message = json!({ "messageId": id, "role": "ROLE_USER", "parts": [{ "text": "echo hello" }], "contextId": "c" });
+        let call =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": { "message": message } });
+        let request = http::Request::post("/")
+            .header("content-type", "application/json")
+            .header("a2a-version", "1.0")
+            .body(Bytes::from(call.to_string()))
+            .unwrap();
+        let response = client.send(request).await.unwrap();
+        let answer: Value = serde_json::from_slice(&response.body.bytes().await.unwrap()).unwrap();
+        answer["result"]["task"]["artifacts"][0]["parts"][0]["text"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert_eq!(ask("m1").await, "the tool said: echo: hello");
+    assert_eq!(server.requests("tools/call").len(), 1);
+
+    // Taken off the list, it is refused at its next call, and says so to the model.
+    mount(
+        &bridge.live,
+        "..2",
+        &[
+            ("bridge.json", &list(&install, &["boss"])),
+            ("bundle.pem", &bridge.bundle),
+        ],
+    );
+    bridge.agentd.event("config.reloaded").await;
+    let refused = ask("m2").await;
+    assert!(refused.starts_with("the tool said: ERROR"), "{refused}");
+    assert_eq!(server.requests("tools/call").len(), 1);
 }

@@ -27,18 +27,35 @@ fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
 /// The faults: key and text of each line.
 fn faults(output: &Output) -> Vec<(String, String)> {
     let text = String::from_utf8(output.stderr.clone()).unwrap();
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect();
     let text = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().to_owned();
     for line in &lines {
         assert_eq!(line["event"], "config.invalid", "{line}");
     }
-    lines.iter().map(|line| (text(line, "key"), text(line, "message"))).collect()
+    lines
+        .iter()
+        .map(|line| (text(line, "key"), text(line, "message")))
+        .collect()
 }
 
 #[test]
 fn every_fault_on_a_line_of_its_own_with_key_and_remedy() {
     let output = run(
-        &["--prompt", "p", "--model", "m", "--intelligence", "https://gw.example/v1", "--mcp", "a=ftp://x/", "--mcp", "b=http://10.0.0.1/mcp"],
+        &[
+            "--prompt",
+            "p",
+            "--model",
+            "m",
+            "--intelligence",
+            "https://gw.example/v1",
+            "--mcp",
+            "a=ftp://x/",
+            "--mcp",
+            "b=http://10.0.0.1/mcp",
+        ],
         &[],
     );
     assert_eq!(output.status.code(), Some(2));
@@ -58,16 +75,28 @@ fn what_is_refused_before_any_effect() {
     let here = format!("http://{}/v1", listener.local_addr().unwrap());
     let good = ["--prompt", "p", "--model", "m", "--intelligence", &here];
     let with = |more: &[&'static str]| -> Vec<String> {
-        good.iter().map(|s| (*s).to_owned()).chain(more.iter().map(|s| (*s).to_owned())).collect()
+        good.iter()
+            .map(|s| (*s).to_owned())
+            .chain(more.iter().map(|s| (*s).to_owned()))
+            .collect()
     };
-    let cases: Vec<(Vec<String>, Vec<(&str, &str)>, &str)> = vec![
+    type Case<'a> = (Vec<String>, Vec<(&'a str, &'a str)>, &'a str);
+    let cases: Vec<Case<'_>> = vec![
         (with(&["--mcp", "=https://x/"]), vec![], "mcp.servers[0].name"),
         (with(&["--mcp", "https://x/"]), vec![], "--mcp"),
         (with(&["--no-such-key", "1"]), vec![], "--no-such-key"),
         (with(&["--limits.run.steps", "many"]), vec![], "limits.run.steps"),
         (with(&[]), vec![("AGENTD_NO_SUCH_KEY", "1")], "AGENTD_NO_SUCH_KEY"),
-        (with(&["-c", "/does/not/exist.yaml"]), vec![], "/does/not/exist.yaml"),
-        (with(&["--a2a.listen", "http://0.0.0.0:0", "--store.kind", "file"]), vec![], "a2a.listen"),
+        (
+            with(&["-c", "/does/not/exist.yaml"]),
+            vec![],
+            "/does/not/exist.yaml",
+        ),
+        (
+            with(&["--a2a.listen", "http://0.0.0.0:0", "--store.kind", "file"]),
+            vec![],
+            "a2a.listen",
+        ),
     ];
     for (arguments, variables, key) in cases {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -75,10 +104,18 @@ fn what_is_refused_before_any_effect() {
         let faults = faults(&output);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(output.stdout.is_empty());
-        assert!(faults.iter().any(|(found, text)| found.contains(key) && !text.is_empty()), "{key}: {faults:?}");
+        assert!(
+            faults
+                .iter()
+                .any(|(found, text)| found.contains(key) && !text.is_empty()),
+            "{key}: {faults:?}"
+        );
     }
     // Nobody was dialled.
-    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    assert_eq!(
+        listener.accept().unwrap_err().kind(),
+        std::io::ErrorKind::WouldBlock
+    );
 }
 
 #[test]
@@ -87,11 +124,18 @@ fn nothing_to_do_is_a_fault_and_help_is_none() {
     assert_eq!(output.status.code(), Some(2));
     assert!(!faults(&output).is_empty());
 
-    for (arguments, text) in [(&["--version"][..], "agentd 0."), (&["--help"], "--limits.run.steps"), (&["bridge", "--help"], "--config")] {
+    for (arguments, text) in [
+        (&["--version"][..], "agentd 0."),
+        (&["--help"], "--limits.run.steps"),
+        (&["bridge", "--help"], "--config"),
+    ] {
         let output = run(arguments, &[]);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}");
         assert!(output.stderr.is_empty());
-        assert!(String::from_utf8(output.stdout).unwrap().contains(text), "{arguments:?}");
+        assert!(
+            String::from_utf8(output.stdout).unwrap().contains(text),
+            "{arguments:?}"
+        );
     }
 }
 
@@ -109,5 +153,11 @@ fn a_bridge_checks_its_document_too() {
     std::fs::write(&file, r#"{"name":"fs","no_such_key":1}"#).unwrap();
     let output = run(&["bridge", "-c", file.to_str().unwrap()], &[]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(faults(&output).iter().any(|(_, text)| text.contains("no_such_key")), "{:?}", faults(&output));
+    assert!(
+        faults(&output)
+            .iter()
+            .any(|(_, text)| text.contains("no_such_key")),
+        "{:?}",
+        faults(&output)
+    );
 }

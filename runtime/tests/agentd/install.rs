@@ -19,7 +19,11 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-const BOUNDS: Bounds = Bounds { connections: 16, streams: 16, linger: Duration::ZERO };
+const BOUNDS: Bounds = Bounds {
+    connections: 16,
+    streams: 16,
+    linger: Duration::ZERO,
+};
 
 /// A running install.
 pub struct Install {
@@ -38,16 +42,34 @@ impl Install {
         let serve = async |name: &str, handler: Endpoint, auth| {
             let source = source(&authority, &id(&trust_domain, "agentd", name));
             let tls = Some(server_config(&source, auth));
-            let server = Server::bind("test", "127.0.0.1:0".parse().unwrap(), tls, BOUNDS).await.unwrap();
+            let server = Server::bind("test", "127.0.0.1:0".parse().unwrap(), tls, BOUNDS)
+                .await
+                .unwrap();
             let (address, drain) = (server.local_addr(), Drain::new());
             tokio::spawn(server.serve(handler, drain.watch()));
             (address, drain)
         };
         let (sender, received) = watch::channel(Vec::new());
-        let (issuer, one) = serve("r-issuer", Endpoint::Issuer(authority.clone()), ClientAuth::Requested).await;
-        let (reports, two) =
-            serve("r-controllers", Endpoint::Reports(Arc::new(sender)), ClientAuth::Required).await;
-        Self { trust_domain, authority, issuer, reports, received, _drains: [one, two] }
+        let (issuer, one) = serve(
+            "r-issuer",
+            Endpoint::Issuer(authority.clone()),
+            ClientAuth::Requested,
+        )
+        .await;
+        let (reports, two) = serve(
+            "r-controllers",
+            Endpoint::Reports(Arc::new(sender)),
+            ClientAuth::Required,
+        )
+        .await;
+        Self {
+            trust_domain,
+            authority,
+            issuer,
+            reports,
+            received,
+            _drains: [one, two],
+        }
     }
 
     pub fn id(&self, account: &str) -> SpiffeId {
@@ -112,7 +134,9 @@ fn source(authority: &Authority, id: &SpiffeId) -> IdentitySource {
     let ttl = Duration::from_secs(3600);
     let source = IdentitySource::new(id.trust_domain().clone());
     source.set_bundle(authority.bundle().clone()).unwrap();
-    source.set_svid(authority.own_svid(id, &[], ttl, jiff::Timestamp::now()).unwrap()).unwrap();
+    source
+        .set_svid(authority.own_svid(id, &[], ttl, jiff::Timestamp::now()).unwrap())
+        .unwrap();
     source
 }
 

@@ -1,7 +1,13 @@
 //! `agentd` as a process: started like a user or a pod starts it, judged by its output, its exit code and its ports.
 //! Model and MCP servers are scripted here, on loopback.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::string_slice)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice
+)]
 // The modules are one program.
 #![allow(unreachable_pub)]
 

@@ -44,7 +44,11 @@ impl McpServer {
     /// Requests with this method, in order.
     pub fn requests(&self, method: &str) -> Vec<Value> {
         let requests = self.seen.requests.lock().unwrap();
-        requests.iter().filter(|request| request["method"] == method).cloned().collect()
+        requests
+            .iter()
+            .filter(|request| request["method"] == method)
+            .cloned()
+            .collect()
     }
 
     /// The headers of every request.
@@ -56,7 +60,9 @@ impl McpServer {
 async fn answer(State(seen): State<Arc<Seen>>, headers: HeaderMap, Json(request): Json<Value>) -> Response {
     seen.requests.lock().unwrap().push(request.clone());
     seen.headers.lock().unwrap().push(headers);
-    let Some(id) = request.get("id").cloned() else { return StatusCode::ACCEPTED.into_response() };
+    let Some(id) = request.get("id").cloned() else {
+        return StatusCode::ACCEPTED.into_response();
+    };
     let result = match request["method"].as_str().unwrap() {
         "initialize" => json!({
             "protocolVersion": "2025-11-25",
@@ -69,7 +75,9 @@ async fn answer(State(seen): State<Arc<Seen>>, headers: HeaderMap, Json(request)
             "inputSchema": { "type": "object", "properties": { "text": { "type": "string" } } },
         }] }),
         "tools/call" => {
-            let text = request["params"]["arguments"]["text"].as_str().unwrap_or_default();
+            let text = request["params"]["arguments"]["text"]
+                .as_str()
+                .unwrap_or_default();
             json!({ "content": [{ "type": "text", "text": format!("echo: {text}") }], "isError": false })
         }
         "ping" => json!({}),

@@ -37,11 +37,17 @@ impl Model {
             release: Semaphore::new(0),
             status: Mutex::new(StatusCode::OK),
         });
-        let app = Router::new().route("/v1/chat/completions", post(complete)).with_state(script.clone());
+        let app = Router::new()
+            .route("/v1/chat/completions", post(complete))
+            .with_state(script.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { address, script, held }
+        Self {
+            address,
+            script,
+            held,
+        }
     }
 
     pub fn url(&self) -> String {
@@ -92,7 +98,11 @@ async fn complete(State(script): State<Arc<Script>>, Json(request): Json<Value>)
         }),
         (_, None) => json!({ "role": "assistant", "content": format!("you said: {text}") }),
     };
-    let finish = if message.get("tool_calls").is_some() { "tool_calls" } else { "stop" };
+    let finish = if message.get("tool_calls").is_some() {
+        "tool_calls"
+    } else {
+        "stop"
+    };
     Json(json!({
         "id": "c", "object": "chat.completion", "created": 0, "model": "scripted",
         "choices": [{ "index": 0, "message": message, "finish_reason": finish }],

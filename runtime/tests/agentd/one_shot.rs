@@ -10,9 +10,20 @@ use crate::process::Agentd;
 
 fn arguments(model: &Model, server: &str, prompt: &str) -> Vec<String> {
     let mcp = format!("fs={server}");
-    ["--instruction", "Be brief.", "--intelligence", &model.url(), "--model", "scripted", "--mcp", &mcp, "--prompt", prompt]
-        .map(str::to_owned)
-        .to_vec()
+    [
+        "--instruction",
+        "Be brief.",
+        "--intelligence",
+        &model.url(),
+        "--model",
+        "scripted",
+        "--mcp",
+        &mcp,
+        "--prompt",
+        prompt,
+    ]
+    .map(str::to_owned)
+    .to_vec()
 }
 
 fn audit(lines: &[Value]) -> Vec<&Value> {
@@ -21,8 +32,16 @@ fn audit(lines: &[Value]) -> Vec<&Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_answer_on_stdout_and_json_lines_on_stderr() {
-    let (model, server, folder) = (Model::start().await, McpServer::start().await, tempfile::tempdir().unwrap());
-    let agentd = Agentd::start(&arguments(&model, &server.url(), "echo hello"), &[], folder.path());
+    let (model, server, folder) = (
+        Model::start().await,
+        McpServer::start().await,
+        tempfile::tempdir().unwrap(),
+    );
+    let agentd = Agentd::start(
+        &arguments(&model, &server.url(), "echo hello"),
+        &[],
+        folder.path(),
+    );
     let (status, output, lines) = agentd.end().await;
     assert_eq!(output, "the tool said: echo: hello\n", "{lines:#?}");
     assert_eq!(status.code(), Some(0));
@@ -32,7 +51,10 @@ async fn the_answer_on_stdout_and_json_lines_on_stderr() {
     let handshakes = server.requests("initialize");
     assert_eq!(handshakes.len(), 2);
     assert_eq!(handshakes[0]["params"]["capabilities"], serde_json::json!({}));
-    assert_eq!(handshakes[1]["params"]["capabilities"], serde_json::json!({ "elicitation": {} }));
+    assert_eq!(
+        handshakes[1]["params"]["capabilities"],
+        serde_json::json!({ "elicitation": {} })
+    );
     assert!(handshakes[0]["params"]["clientInfo"]["title"].is_string());
     assert!(handshakes[1]["params"]["clientInfo"].get("title").is_none());
 
@@ -48,26 +70,50 @@ async fn the_answer_on_stdout_and_json_lines_on_stderr() {
     assert_eq!(audit[0]["gen_ai.tool.name"], "echo");
     assert_eq!(audit[0]["outcome"], "ok");
     assert!(!audit[0].to_string().contains("hello"));
-    assert!(lines.iter().all(|line| !line.to_string().contains("hello")), "content in the log");
+    assert!(
+        lines.iter().all(|line| !line.to_string().contains("hello")),
+        "content in the log"
+    );
 
     // The instruction and the server's own instructions reach the model.
     let system = model.requests()[0]["messages"][0]["content"].to_string();
-    assert!(system.contains("Be brief.") && system.contains("echo is safe"), "{system}");
+    assert!(
+        system.contains("Be brief.") && system.contains("echo is safe"),
+        "{system}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_down_is_left_out_and_the_run_goes_on() {
     let (model, folder) = (Model::start().await, tempfile::tempdir().unwrap());
-    let agentd = Agentd::start(&arguments(&model, "http://127.0.0.1:9/mcp", "hi"), &[], folder.path());
+    let agentd = Agentd::start(
+        &arguments(&model, "http://127.0.0.1:9/mcp", "hi"),
+        &[],
+        folder.path(),
+    );
     let (status, output, lines) = agentd.end().await;
-    assert_eq!((status.code(), output.as_str()), (Some(0), "you said: hi\n"), "{lines:#?}");
-    assert!(lines.iter().any(|line| line["event"] == "mcp.connect.fail"), "{lines:#?}");
-    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "a one-shot leaves no file");
+    assert_eq!(
+        (status.code(), output.as_str()),
+        (Some(0), "you said: hi\n"),
+        "{lines:#?}"
+    );
+    assert!(
+        lines.iter().any(|line| line["event"] == "mcp.connect.fail"),
+        "{lines:#?}"
+    );
+    assert!(
+        std::fs::read_dir(folder.path()).unwrap().next().is_none(),
+        "a one-shot leaves no file"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_refuses_the_credential_ends_with_four() {
-    let (model, server, folder) = (Model::start().await, McpServer::start().await, tempfile::tempdir().unwrap());
+    let (model, server, folder) = (
+        Model::start().await,
+        McpServer::start().await,
+        tempfile::tempdir().unwrap(),
+    );
     model.answer_with(StatusCode::UNAUTHORIZED);
     let agentd = Agentd::start(&arguments(&model, &server.url(), "hi"), &[], folder.path());
     let (status, output, lines) = agentd.end().await;
@@ -76,7 +122,11 @@ async fn a_model_that_refuses_the_credential_ends_with_four() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_budget_that_is_used_up_ends_with_seven() {
-    let (model, server, folder) = (Model::start().await, McpServer::start().await, tempfile::tempdir().unwrap());
+    let (model, server, folder) = (
+        Model::start().await,
+        McpServer::start().await,
+        tempfile::tempdir().unwrap(),
+    );
     let mut arguments = arguments(&model, &server.url(), "echo hello");
     arguments.extend(["--limits.run.steps".into(), "1".into()]);
     let (status, _, lines) = Agentd::start(&arguments, &[], folder.path()).end().await;
@@ -85,7 +135,11 @@ async fn a_budget_that_is_used_up_ends_with_seven() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminated_task_is_not_a_done_one() {
-    let (mut model, server, folder) = (Model::start().await, McpServer::start().await, tempfile::tempdir().unwrap());
+    let (mut model, server, folder) = (
+        Model::start().await,
+        McpServer::start().await,
+        tempfile::tempdir().unwrap(),
+    );
     let agentd = Agentd::start(&arguments(&model, &server.url(), "hold"), &[], folder.path());
     model.holds().await;
     agentd.signal(Signal::SIGTERM);

@@ -54,7 +54,14 @@ impl Pod {
     }
 
     fn mount(&self, dated: &str, half: &Value) {
-        mount(&self.live(), dated, &[("agentd.json", &half.to_string()), ("bundle.pem", &self.install.bundle())]);
+        mount(
+            &self.live(),
+            dated,
+            &[
+                ("agentd.json", &half.to_string()),
+                ("bundle.pem", &self.install.bundle()),
+            ],
+        );
     }
 
     async fn start(&self) -> (Agentd, String, Caller) {
@@ -63,53 +70,103 @@ impl Pod {
 
     /// Writes the restart-only half and the token.
     fn configure(&self) -> PathBuf {
-        let mut document = self.install.document("helper-agent", self.folder.path(), &self.live());
+        let mut document = self
+            .install
+            .document("helper-agent", self.folder.path(), &self.live());
         let own = json!({
             "agent": { "name": "helper" },
             "a2a": { "listen": "https://127.0.0.1:0" },
             "store": { "path": self.folder.path().join("state") },
             "observability": { "metrics_addr": "127.0.0.1:0" },
         });
-        document.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+        document
+            .as_object_mut()
+            .unwrap()
+            .extend(own.as_object().unwrap().clone());
         let config = self.folder.path().join("agentd.json");
         std::fs::write(&config, document.to_string()).unwrap();
         config
     }
 
     async fn start_with(&self, config: &Path) -> (Agentd, String, Caller) {
-        let variables = [("AGENTD_POD_NAME", "helper-agent-0"), ("AGENTD_POD_UID", "u7"), ("AGENTD_POD_NAMESPACE", "team")];
+        let variables = [
+            ("AGENTD_POD_NAME", "helper-agent-0"),
+            ("AGENTD_POD_UID", "u7"),
+            ("AGENTD_POD_NAMESPACE", "team"),
+        ];
         let mut agentd = Agentd::start(&["-c", config.to_str().unwrap()], &variables, self.folder.path());
-        let a2a = agentd.event("a2a.listen").await["address"].as_str().unwrap().to_owned();
-        let admin = agentd.event("metrics.listen").await["address"].as_str().unwrap().to_owned();
+        let a2a = agentd.event("a2a.listen").await["address"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let admin = agentd.event("metrics.listen").await["address"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         (agentd, format!("https://{a2a}/"), Caller::new(&admin))
     }
 
     /// Runs the program to its end.
     async fn command(&self, arguments: &[&str]) -> Output {
-        Command::new(PROGRAM).args(arguments).env_clear().current_dir(self.folder.path()).output().await.unwrap()
+        Command::new(PROGRAM)
+            .args(arguments)
+            .env_clear()
+            .current_dir(self.folder.path())
+            .output()
+            .await
+            .unwrap()
     }
 
     /// `agentd identity fetch` for an account; the folder.
     async fn identity(&self, account: &str) -> String {
-        let path = |name: &str| self.folder.path().join(format!("{account}-{name}")).to_str().unwrap().to_owned();
+        let path = |name: &str| {
+            self.folder
+                .path()
+                .join(format!("{account}-{name}"))
+                .to_str()
+                .unwrap()
+                .to_owned()
+        };
         let (out, token, bundle) = (path("identity"), path("token"), path("bundle"));
         std::fs::write(&token, self.install.id(account).to_string()).unwrap();
         std::fs::write(&bundle, self.install.bundle()).unwrap();
         let (url, id) = (self.install.issuer_url(), self.install.issuer_id().to_string());
         let fetched = self
             .command(&[
-                "identity", "fetch", "--issuer-url", &url, "--issuer-id", &id, "--bundle", &bundle, "--token-file", &token,
-                "--out", &out,
+                "identity",
+                "fetch",
+                "--issuer-url",
+                &url,
+                "--issuer-id",
+                &id,
+                "--bundle",
+                &bundle,
+                "--token-file",
+                &token,
+                "--out",
+                &out,
             ])
             .await;
         assert_eq!(fetched.status.code(), Some(0), "{fetched:?}");
-        assert_eq!(String::from_utf8(fetched.stdout).unwrap().trim(), self.install.id(account).to_string());
+        assert_eq!(
+            String::from_utf8(fetched.stdout).unwrap().trim(),
+            self.install.id(account).to_string()
+        );
         out
     }
 
     async fn send(&self, url: &str, text: &str, identity: &str, more: &[&str]) -> Output {
         let server = self.install.id("helper-agent").to_string();
-        let mut arguments = vec!["a2a", "send", url, text, "--server-id", &server, "--identity", identity];
+        let mut arguments = vec![
+            "a2a",
+            "send",
+            url,
+            text,
+            "--server-id",
+            &server,
+            "--identity",
+            identity,
+        ];
         arguments.extend(more);
         self.command(&arguments).await
     }
@@ -133,11 +190,18 @@ async fn a_caller_with_an_identity_is_answered_and_one_that_is_taken_off_the_lis
     let boss = pod.identity("boss").await;
     for file in ["key.pem", "svid.pem", "bundle.pem"] {
         use std::os::unix::fs::PermissionsExt as _;
-        let mode = std::fs::metadata(Path::new(&boss).join(file)).unwrap().permissions().mode();
+        let mode = std::fs::metadata(Path::new(&boss).join(file))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600, "{file}");
     }
     let answer = pod.send(&url, "hello", &boss, &[]).await;
-    assert_eq!((answer.status.code(), text(&answer.stdout).as_str()), (Some(0), "you said: hello\n"), "{answer:?}");
+    assert_eq!(
+        (answer.status.code(), text(&answer.stdout).as_str()),
+        (Some(0), "you said: hello\n"),
+        "{answer:?}"
+    );
     let task = pod.send(&url, "hello", &boss, &["-o", "json"]).await;
     let task: Value = serde_json::from_slice(&task.stdout).unwrap();
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
@@ -146,7 +210,10 @@ async fn a_caller_with_an_identity_is_answered_and_one_that_is_taken_off_the_lis
     let other = pod.identity("other").await;
     let refused = pod.send(&url, "hello", &other, &[]).await;
     assert_eq!(refused.status.code(), Some(1));
-    assert!(text(&refused.stderr).contains("403") && refused.stdout.is_empty(), "{refused:?}");
+    assert!(
+        text(&refused.stderr).contains("403") && refused.stdout.is_empty(),
+        "{refused:?}"
+    );
 
     // The list changes; the process does not.
     pod.mount("..2", &pod.reloadable(&["other"], &key));
@@ -171,11 +238,22 @@ async fn it_reports_what_it_runs_with_and_what_it_refused() {
     let (mut agentd, _, _) = pod.start().await;
     let (id, report) = pod
         .install
-        .report(|report| report.servers.first().is_some_and(|server| server.state == ServerState::Connected))
+        .report(|report| {
+            report
+                .servers
+                .first()
+                .is_some_and(|server| server.state == ServerState::Connected)
+        })
         .await;
     assert_eq!(id, pod.install.id("helper-agent"));
-    assert_eq!((report.pod_name.as_str(), report.pod_uid.as_str()), ("helper-agent-0", "u7"));
-    assert_eq!((report.tool_count, report.a2a_versions.clone()), (1, vec!["1.0".to_owned()]));
+    assert_eq!(
+        (report.pod_name.as_str(), report.pod_uid.as_str()),
+        ("helper-agent-0", "u7")
+    );
+    assert_eq!(
+        (report.tool_count, report.a2a_versions.clone()),
+        (1, vec!["1.0".to_owned()])
+    );
     assert!(report.tool_digest.is_some() && report.rejected.is_none() && report.missing_secrets.is_empty());
     let first = agentd_config::live::read(&pod.live()).unwrap().digest;
     assert_eq!(report.running_digest.as_deref(), Some(first.as_str()));
@@ -185,12 +263,22 @@ async fn it_reports_what_it_runs_with_and_what_it_refused() {
     restart["store"] = json!({ "kind": "memory" });
     let mut wrong = good.clone();
     wrong["mcp"]["servers"][0]["endpoint"] = json!("ftp://x/");
-    for (dated, half, key) in [("..2", &restart, "store"), ("..3", &wrong, "mcp.servers[fs].endpoint")] {
+    for (dated, half, key) in [
+        ("..2", &restart, "store"),
+        ("..3", &wrong, "mcp.servers[fs].endpoint"),
+    ] {
         pod.mount(dated, half);
         agentd.event("config.reload.invalid").await;
         let digest = agentd_config::live::read(&pod.live()).unwrap().digest;
-        let (_, report) =
-            pod.install.report(|report| report.rejected.as_ref().is_some_and(|rejected| rejected.digest == digest)).await;
+        let (_, report) = pod
+            .install
+            .report(|report| {
+                report
+                    .rejected
+                    .as_ref()
+                    .is_some_and(|rejected| rejected.digest == digest)
+            })
+            .await;
         assert_eq!(report.running_digest.as_deref(), Some(first.as_str()));
         let message = report.rejected.unwrap().message;
         assert!(message.contains(key), "{message}");
@@ -202,8 +290,10 @@ async fn it_reports_what_it_runs_with_and_what_it_refused() {
     pod.mount("..4", &fixed);
     agentd.event("config.reloaded").await;
     let digest = agentd_config::live::read(&pod.live()).unwrap().digest;
-    let (_, report) =
-        pod.install.report(|report| report.running_digest.as_ref() == Some(&digest) && report.tool_count == 0).await;
+    let (_, report) = pod
+        .install
+        .report(|report| report.running_digest.as_ref() == Some(&digest) && report.tool_count == 0)
+        .await;
     assert!(report.rejected.is_none());
 }
 
@@ -220,7 +310,10 @@ async fn without_an_issuer_it_is_up_and_says_why_it_is_not_ready() {
     agentd.event("identity.svid.fail").await;
     assert_eq!(admin.get("/healthz").await.unwrap().0, 200);
     let (status, why) = admin.get("/readyz").await.unwrap();
-    assert!(status == 503 && why.contains("identity: no SVID yet") && why.contains("token file"), "{why}");
+    assert!(
+        status == 503 && why.contains("identity: no SVID yet") && why.contains("token file"),
+        "{why}"
+    );
     std::fs::write(&token, content).unwrap();
     agentd.event("identity.svid.renewed").await;
     assert_eq!(admin.get("/readyz").await.unwrap().0, 200);
@@ -230,8 +323,110 @@ async fn without_an_issuer_it_is_up_and_says_why_it_is_not_ready() {
     let failed = pod.send(&url, "hello", &boss, &[]).await;
     assert_eq!(failed.status.code(), Some(1));
     let said = text(&failed.stdout);
-    assert!(said.starts_with("TASK_STATE_FAILED") && said.contains("key"), "{said}");
+    assert!(
+        said.starts_with("TASK_STATE_FAILED") && said.contains("key"),
+        "{said}"
+    );
     std::fs::write(&key, "k").unwrap();
-    assert_eq!(pod.send(&url, "hello", &boss, &[]).await.status.code(), Some(0), "used as soon as it is there");
+    assert_eq!(
+        pod.send(&url, "hello", &boss, &[]).await.status.code(),
+        Some(0),
+        "used as soon as it is there"
+    );
     assert_eq!(admin.get("/healthz").await.unwrap().0, 200);
+}
+
+/// A `kubectl` that knows what this test's install would say.
+fn fake_kubectl(folder: &Path, install: &Install) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let data = json!({ "data": {
+        "bundle.pem": install.bundle(), "trust-domain": install.trust_domain, "audience": "agentd:agentd/r",
+        "issuer-url": "https://r-issuer.agentd.svc:8443", "issuer-id": install.issuer_id(),
+    } });
+    std::fs::write(folder.join("bundle.json"), data.to_string()).unwrap();
+    let port = install.issuer_url().rsplit(':').next().unwrap().to_owned();
+    let script = format!(
+        r#"#!/bin/sh
+echo "$@" >> {folder}/calls
+case "$1" in
+  get) cat {folder}/bundle.json ;;
+  create) echo {token} ;;
+  port-forward) echo "Forwarding from 127.0.0.1:{port} -> 8443"; exec sleep 600 ;;
+esac
+"#,
+        folder = folder.display(),
+        token = install.id("laptop"),
+    );
+    let program = folder.join("kubectl");
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_identity_by_kubectl_leaves_no_token_and_no_forward_behind() {
+    let install = Install::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let temp = folder.path().join("tmp");
+    std::fs::create_dir(&temp).unwrap();
+    fake_kubectl(folder.path(), &install);
+    let path = format!("{}:/usr/bin:/bin", folder.path().display());
+    let out = folder.path().join("out");
+    let fetched = Command::new(PROGRAM)
+        .args([
+            "identity",
+            "fetch",
+            "--namespace",
+            "team",
+            "--service-account",
+            "laptop",
+            "--port-forward",
+            "--out",
+        ])
+        .arg(&out)
+        .env_clear()
+        .env("PATH", path)
+        .env("TMPDIR", &temp)
+        .output()
+        .await
+        .unwrap();
+    assert_eq!(fetched.status.code(), Some(0), "{fetched:?}");
+    assert_eq!(text(&fetched.stdout).trim(), install.id("laptop").to_string());
+    let calls = std::fs::read_to_string(folder.path().join("calls")).unwrap();
+    let calls: Vec<&str> = calls.lines().collect();
+    assert_eq!(
+        calls,
+        [
+            "get configmap agentd-bundle --namespace team --output json",
+            "create token --namespace team --audience agentd:agentd/r --duration 10m -- laptop",
+            "port-forward --namespace agentd --address 127.0.0.1 service/r-issuer :8443",
+        ]
+    );
+    assert!(
+        std::fs::read_dir(&temp).unwrap().next().is_none(),
+        "the token is still there"
+    );
+    for file in ["key.pem", "svid.pem", "bundle.pem"] {
+        assert!(out.join(file).is_file(), "{file}");
+    }
+
+    // Without kubectl it says what to do.
+    let nothing = Command::new(PROGRAM)
+        .args([
+            "identity",
+            "fetch",
+            "--namespace",
+            "team",
+            "--service-account",
+            "laptop",
+            "--out",
+            "o",
+        ])
+        .env_clear()
+        .env("PATH", "/nowhere")
+        .current_dir(folder.path())
+        .output()
+        .await
+        .unwrap();
+    assert_eq!(nothing.status.code(), Some(1));
+    assert!(text(&nothing.stderr).contains("--issuer-url"), "{nothing:?}");
 }

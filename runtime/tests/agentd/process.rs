@@ -29,7 +29,11 @@ pub struct Agentd {
 
 impl Agentd {
     /// Starts it with these arguments and variables and no others.
-    pub fn start<A: AsRef<std::ffi::OsStr>>(arguments: &[A], variables: &[(&str, &str)], folder: &Path) -> Self {
+    pub fn start<A: AsRef<std::ffi::OsStr>>(
+        arguments: &[A],
+        variables: &[(&str, &str)],
+        folder: &Path,
+    ) -> Self {
         let mut child = Command::new(PROGRAM)
             .args(arguments)
             .env_clear()
@@ -49,15 +53,17 @@ impl Agentd {
         tokio::spawn(async move {
             let mut reader = BufReader::new(stderr).lines();
             while let Some(line) = reader.next_line().await.unwrap() {
-                if std::env::var_os("SHOW").is_some() {
-                    eprintln!("{line}");
-                }
                 let value = serde_json::from_str(&line).unwrap_or_else(|_| Value::String(line));
                 written.lock().unwrap().push(value);
                 sender.send_modify(|count| *count += 1);
             }
         });
-        Self { child, lines, count, seen: HashMap::new() }
+        Self {
+            child,
+            lines,
+            count,
+            seen: HashMap::new(),
+        }
     }
 
     pub fn pid(&self) -> u32 {
@@ -97,10 +103,18 @@ impl Agentd {
     pub async fn end(mut self) -> (ExitStatus, String, Vec<Value>) {
         let mut output = String::new();
         let read = async {
-            self.child.stdout.take().unwrap().read_to_string(&mut output).await.unwrap();
+            self.child
+                .stdout
+                .take()
+                .unwrap()
+                .read_to_string(&mut output)
+                .await
+                .unwrap();
             self.child.wait().await.unwrap()
         };
-        let status = tokio::time::timeout(PATIENCE, read).await.expect("it does not end");
+        let status = tokio::time::timeout(PATIENCE, read)
+            .await
+            .expect("it does not end");
         // The sender is dropped when the last line was read.
         while self.count.changed().await.is_ok() {}
         (status, output, self.lines.lock().unwrap().clone())
@@ -113,7 +127,11 @@ impl Agentd {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
         let mut children: Vec<u32> = tasks
             .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).ok())
-            .flat_map(|text| text.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<u32>>())
+            .flat_map(|text| {
+                text.split_whitespace()
+                    .map(|pid| pid.parse().unwrap())
+                    .collect::<Vec<u32>>()
+            })
             .collect();
         children.sort_unstable();
         assert!(Path::new(&path).exists() || !children.is_empty());
@@ -124,4 +142,9 @@ impl Agentd {
 /// Kills a process that the program started.
 pub fn kill_worker(pid: u32) {
     kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
+}
+
+/// Stops a process that the program started, so that it hangs.
+pub fn stop(pid: u32) {
+    kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGSTOP).unwrap();
 }

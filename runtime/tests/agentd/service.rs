@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::a2a::{Caller, answer, said};
 use crate::mcp_server::McpServer;
 use crate::model::Model;
-use crate::process::{Agentd, kill_worker};
+use crate::process::{Agentd, kill_worker, stop};
 
 struct World {
     model: Model,
@@ -17,22 +17,44 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        Self { model: Model::start().await, server: McpServer::start().await, folder: tempfile::tempdir().unwrap() }
+        Self {
+            model: Model::start().await,
+            server: McpServer::start().await,
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     /// Starts the agent and waits for its ports: A2A and admin.
     async fn start(&self, more: &[&str]) -> (Agentd, Caller, Caller) {
         let mut arguments: Vec<String> = [
-            "--intelligence", &self.model.url(), "--model", "scripted", "--instruction", "Be brief.",
-            "--mcp", &format!("fs={}", self.server.url()), "--a2a.listen", "http://127.0.0.1:0", "--a2a.dev",
-            "--observability.metrics_addr", "127.0.0.1:0", "--store.path", self.folder.path().join("state").to_str().unwrap(),
+            "--intelligence",
+            &self.model.url(),
+            "--model",
+            "scripted",
+            "--instruction",
+            "Be brief.",
+            "--mcp",
+            &format!("fs={}", self.server.url()),
+            "--a2a.listen",
+            "http://127.0.0.1:0",
+            "--a2a.dev",
+            "--observability.metrics_addr",
+            "127.0.0.1:0",
+            "--store.path",
+            self.folder.path().join("state").to_str().unwrap(),
         ]
         .map(str::to_owned)
         .to_vec();
         arguments.extend(more.iter().map(|s| (*s).to_owned()));
         let mut agentd = Agentd::start(&arguments, &[], self.folder.path());
-        let a2a = agentd.event("a2a.listen").await["address"].as_str().unwrap().to_owned();
-        let admin = agentd.event("metrics.listen").await["address"].as_str().unwrap().to_owned();
+        let a2a = agentd.event("a2a.listen").await["address"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let admin = agentd.event("metrics.listen").await["address"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         agentd.event("proc.ready").await;
         (agentd, Caller::new(&a2a), Caller::new(&admin))
     }
@@ -55,13 +77,22 @@ async fn a_message_is_answered_by_a_tool_and_the_conversation_goes_on_in_a_warm_
     agentd.event("mcp.connect").await;
 
     let first = caller.send("m1", "echo one", json!({})).await;
-    assert_eq!((state(&first), answer(&first)), ("TASK_STATE_COMPLETED", "the tool said: echo: one"), "{first:#}");
+    assert_eq!(
+        (state(&first), answer(&first)),
+        ("TASK_STATE_COMPLETED", "the tool said: echo: one"),
+        "{first:#}"
+    );
     let workers = agentd.workers();
     assert_eq!(workers.len(), 1);
 
     let context = first["contextId"].as_str().unwrap();
-    let second = caller.send("m2", "echo two", json!({ "contextId": context })).await;
-    assert_eq!((second["contextId"].as_str(), answer(&second)), (Some(context), "the tool said: echo: two"));
+    let second = caller
+        .send("m2", "echo two", json!({ "contextId": context }))
+        .await;
+    assert_eq!(
+        (second["contextId"].as_str(), answer(&second)),
+        (Some(context), "the tool said: echo: two")
+    );
     assert_eq!(agentd.workers(), workers, "the worker stays warm");
     // One handshake of the supervisor, one of the worker, and what was said before is known.
     assert_eq!(world.server.requests("initialize").len(), 2);
@@ -72,7 +103,12 @@ async fn a_message_is_answered_by_a_tool_and_the_conversation_goes_on_in_a_warm_
         .server
         .requests("tools/call")
         .iter()
-        .map(|call| call["params"]["_meta"]["agent/idempotency_key"].as_str().unwrap().to_owned())
+        .map(|call| {
+            call["params"]["_meta"]["agent/idempotency_key"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
         .collect();
     assert_eq!(keys.len(), 2);
     assert_ne!(keys[0], keys[1]);
@@ -97,16 +133,26 @@ async fn a_message_is_answered_by_a_tool_and_the_conversation_goes_on_in_a_warm_
 async fn the_same_message_twice_is_one_task() {
     let mut world = World::new().await;
     let (_agentd, caller, _) = world.start(&[]).await;
-    let first = caller.send("m1", "hold", json!({ "returnImmediately": true })).await;
-    assert!(["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"].contains(&state(&first)), "{first}");
-    let again = caller.send("m1", "hold", json!({ "returnImmediately": true })).await;
+    let first = caller
+        .send("m1", "hold", json!({ "returnImmediately": true }))
+        .await;
+    assert!(
+        ["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"].contains(&state(&first)),
+        "{first}"
+    );
+    let again = caller
+        .send("m1", "hold", json!({ "returnImmediately": true }))
+        .await;
     assert_eq!(again["id"], first["id"]);
     // A retry that blocks gets the answer of the first.
     let blocking = send(&caller, "m1", "hold", json!({}));
     world.model.holds().await;
     world.model.release();
     let task = blocking.await.unwrap();
-    assert_eq!((task["id"].clone(), state(&task)), (first["id"].clone(), "TASK_STATE_COMPLETED"));
+    assert_eq!(
+        (task["id"].clone(), state(&task)),
+        (first["id"].clone(), "TASK_STATE_COMPLETED")
+    );
     assert_eq!(world.model.requests().len(), 1);
 }
 
@@ -121,11 +167,17 @@ async fn a_conversation_runs_in_order_and_another_beside_it() {
     // The other conversation is not kept waiting.
     let other = caller.send("m3", "hi", json!({ "contextId": "two" })).await;
     assert_eq!(state(&other), "TASK_STATE_COMPLETED");
-    assert_eq!(state(&caller.task(second["id"].as_str().unwrap()).await), "TASK_STATE_SUBMITTED");
+    assert_eq!(
+        state(&caller.task(second["id"].as_str().unwrap()).await),
+        "TASK_STATE_SUBMITTED"
+    );
     world.model.release();
     assert_eq!(world.model.holds().await, "hold second");
     world.model.release();
-    assert_eq!(state(&caller.ended(second["id"].as_str().unwrap()).await), "TASK_STATE_COMPLETED");
+    assert_eq!(
+        state(&caller.ended(second["id"].as_str().unwrap()).await),
+        "TASK_STATE_COMPLETED"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,11 +195,25 @@ async fn a_killed_worker_fails_one_turn_truthfully_and_the_next_message_works() 
     assert_eq!(state(&task), "TASK_STATE_FAILED");
     assert!(said(&task).contains("SIGKILL"), "{task:#}");
     let next = caller.send("m2", "still there?", context).await;
-    assert_eq!((state(&next), answer(&next)), ("TASK_STATE_COMPLETED", "you said: still there?"));
+    assert_eq!(
+        (state(&next), answer(&next)),
+        ("TASK_STATE_COMPLETED", "you said: still there?")
+    );
     // What was said before the crash is still known.
-    assert!(world.model.requests().last().unwrap()["messages"].to_string().contains("\"hi\""));
+    assert!(
+        world.model.requests().last().unwrap()["messages"]
+            .to_string()
+            .contains("\"hi\"")
+    );
     assert_ne!(agentd.workers(), workers);
-    assert!(admin.get("/metrics").await.unwrap().1.contains("agent_worker_crashes_total 1"));
+    assert!(
+        admin
+            .get("/metrics")
+            .await
+            .unwrap()
+            .1
+            .contains("agent_worker_crashes_total 1")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,7 +221,9 @@ async fn a_killed_supervisor_keeps_its_tasks_and_takes_its_workers_along() {
     let mut world = World::new().await;
     let (agentd, caller, _) = world.start(&[]).await;
     let context = json!({ "returnImmediately": true, "contextId": "c" });
-    let done = caller.send("m0", "remember the milk", json!({ "contextId": "c" })).await;
+    let done = caller
+        .send("m0", "remember the milk", json!({ "contextId": "c" }))
+        .await;
     let running = caller.send("m1", "hold", context.clone()).await;
     world.model.holds().await;
     let waiting = caller.send("m2", "what was it?", context).await;
@@ -164,11 +232,15 @@ async fn a_killed_supervisor_keeps_its_tasks_and_takes_its_workers_along() {
     agentd.signal(Signal::SIGKILL);
     agentd.end().await;
     let gone = async {
-        while std::fs::read_to_string(format!("/proc/{}/stat", workers[0])).is_ok_and(|stat| !stat.contains(") Z")) {
+        while std::fs::read_to_string(format!("/proc/{}/stat", workers[0]))
+            .is_ok_and(|stat| !stat.contains(") Z"))
+        {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(crate::process::PATIENCE, gone).await.expect("an orphaned worker");
+    tokio::time::timeout(crate::process::PATIENCE, gone)
+        .await
+        .expect("an orphaned worker");
 
     let (_agentd, caller, _) = world.start(&[]).await;
     assert_eq!(caller.task(done["id"].as_str().unwrap()).await, done);
@@ -176,7 +248,10 @@ async fn a_killed_supervisor_keeps_its_tasks_and_takes_its_workers_along() {
     assert_eq!(state(&lost), "TASK_STATE_FAILED");
     assert!(said(&lost).contains("restarted"), "{lost:#}");
     let resumed = caller.ended(waiting["id"].as_str().unwrap()).await;
-    assert_eq!((state(&resumed), answer(&resumed)), ("TASK_STATE_COMPLETED", "you said: what was it?"));
+    assert_eq!(
+        (state(&resumed), answer(&resumed)),
+        ("TASK_STATE_COMPLETED", "you said: what was it?")
+    );
     let messages = world.model.requests().last().unwrap()["messages"].to_string();
     assert!(messages.contains("remember the milk"), "{messages}");
 }
@@ -202,7 +277,13 @@ async fn a_drain_that_cannot_wait_leaves_nothing_working() {
     let context = json!({ "contextId": "c" });
     let sending = send(&caller, "m1", "hold", context.clone());
     world.model.holds().await;
-    let waiting = caller.send("m2", "later", json!({ "contextId": "c", "returnImmediately": true })).await;
+    let waiting = caller
+        .send(
+            "m2",
+            "later",
+            json!({ "contextId": "c", "returnImmediately": true }),
+        )
+        .await;
     let began = std::time::Instant::now();
     agentd.signal(Signal::SIGTERM);
     let (status, _, lines) = agentd.end().await;
@@ -214,15 +295,21 @@ async fn a_drain_that_cannot_wait_leaves_nothing_working() {
     world.model.release();
     let (_agentd, caller, _) = world.start(&[]).await;
     for id in [&waiting["id"]] {
-        assert_eq!(state(&caller.ended(id.as_str().unwrap()).await), "TASK_STATE_COMPLETED");
+        assert_eq!(
+            state(&caller.ended(id.as_str().unwrap()).await),
+            "TASK_STATE_COMPLETED"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_server_that_comes_late_is_used_when_it_is_there() {
+async fn m05_a_tool_server_that_comes_late_is_used_when_it_is_there() {
     let mut world = World::new().await;
     // A port that nobody listens on yet.
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let late = format!("late=http://{address}/mcp");
     let (mut agentd, caller, _) = world.start(&["--mcp", &late]).await;
     agentd.event("mcp.connect.fail").await;
@@ -233,4 +320,60 @@ async fn a_tool_server_that_comes_late_is_used_when_it_is_there() {
     let tools = |request: &Value| request["tools"].as_array().map_or(0, Vec::len);
     caller.send("m2", "hi", json!({})).await;
     assert_eq!(tools(world.model.requests().last().unwrap()), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_hangs_is_killed_and_its_turn_used_up_its_time() {
+    let mut world = World::new().await;
+    let (agentd, caller, _) = world.start(&["--limits.run.deadline", "1s"]).await;
+    let sending = send(&caller, "m1", "hold", json!({ "contextId": "c" }));
+    world.model.holds().await;
+    let workers = agentd.workers();
+    stop(workers[0]);
+    let task = sending.await.unwrap();
+    assert_eq!(state(&task), "TASK_STATE_FAILED");
+    assert!(said(&task).contains("limits.run.deadline"), "{task:#}");
+    let gone = !std::path::Path::new(&format!("/proc/{}/exe", workers[0])).exists();
+    assert!(gone, "the stopped worker is still there");
+    let next = caller.send("m2", "hi", json!({ "contextId": "c" })).await;
+    assert_eq!(state(&next), "TASK_STATE_COMPLETED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_died_while_it_waited_costs_nothing() {
+    let world = World::new().await;
+    let (agentd, caller, _) = world.start(&[]).await;
+    let context = json!({ "contextId": "c" });
+    caller.send("m1", "hi", context.clone()).await;
+    kill_worker(agentd.workers()[0]);
+    let next = caller.send("m2", "still there?", context).await;
+    assert_eq!(
+        (state(&next), answer(&next)),
+        ("TASK_STATE_COMPLETED", "you said: still there?")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_caller_may_not_do_is_said_and_changes_nothing() {
+    let world = World::new().await;
+    let (_agentd, caller, _) = world.start(&[]).await;
+    let done = caller.send("m1", "hi", json!({})).await;
+    let (id, context) = (done["id"].clone(), done["contextId"].clone());
+    let code =
+        async |more: Value| caller.try_send("m2", "again", more).await.unwrap()["error"]["code"].clone();
+    assert_eq!(code(json!({ "taskId": "no-such-task" })).await, -32001);
+    assert_eq!(code(json!({ "taskId": id })).await, -32004);
+    assert_eq!(
+        code(json!({ "taskId": id, "contextId": "another" })).await,
+        -32602
+    );
+    assert_eq!(code(json!({ "taskId": id, "contextId": context })).await, -32004);
+    assert_eq!(
+        caller
+            .call("GetTask", json!({ "id": "no-such-task" }))
+            .await
+            .unwrap()["error"]["code"],
+        -32001
+    );
+    assert_eq!(world.model.requests().len(), 1);
 }
