@@ -9,7 +9,9 @@ use agentd_base::class::{Class, Classified};
 use agentd_base::report::{ServerInfo, ServerState};
 use agentd_config::defaults::TIMEOUT;
 use agentd_config::document::McpServer;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, PaginatedRequestParams, ProtocolVersion};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, PaginatedRequestParams, ProtocolVersion, ServerPeerInfo,
+};
 use rmcp::service::{ClientInitializeError, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
@@ -19,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
+use crate::call::{CallError, CallMeta, ToolOutcome};
 use crate::catalogue::Tool;
 use crate::fault::{Fault, of_handshake, of_request};
 use crate::handler::{Handler, OFFERED};
@@ -95,66 +98,6 @@ impl From<Fault> for ConnectError {
     }
 }
 
-/// `params._meta` of a call.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CallMeta {
-    /// `agent/run_id`.
-    pub run_id: String,
-    /// `agent/instance`.
-    pub instance: String,
-    /// `traceparent`, W3C.
-    pub traceparent: Option<String>,
-    /// `agent/idempotency_key`: the same for every attempt of one call, another for every other call.
-    pub idempotency_key: String,
-}
-
-/// What a tool answered.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ToolOutcome {
-    /// The content as text for the model: text as it is, other kinds named. Bounded.
-    pub text: String,
-    /// The tool ran and reported a failure.
-    pub is_error: bool,
-    /// `structuredContent`, from revision 2025-06-18 on.
-    pub structured: Option<Value>,
-}
-
-/// Why a call has no outcome.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CallError {
-    /// No answer in time; the server was told with `notifications/cancelled`.
-    #[error("the call took longer than {0:?} and was cancelled")]
-    Timeout(Duration),
-    /// A JSON-RPC error: unknown tool, bad parameters, a crash in the server.
-    #[error("the server answered with error {code}: {message}")]
-    Protocol {
-        /// JSON-RPC code.
-        code: i32,
-        /// The server's words, cut.
-        message: String,
-    },
-    /// 401 or 403.
-    #[error("{0}")]
-    Denied(String),
-    /// The server cannot be reached or the connection broke; the call may have been carried out.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The server asks for input that nobody here can give.
-    #[error("the tool asks for input from a person, and nobody can be asked")]
-    InputRequired,
-}
-
-impl Classified for CallError {
-    fn class(&self) -> Class {
-        match self {
-            Self::Timeout(_) | Self::Unavailable(_) => Class::Unavailable,
-            Self::Protocol { .. } | Self::InputRequired => Class::Invalid,
-            Self::Denied(_) => Class::Denied,
-        }
-    }
-}
-
 /// An open connection. Cheap to clone; calls run at the same time. The last clone closes it without waiting.
 #[derive(Clone)]
 pub struct Connection(Arc<Inner>);
@@ -163,20 +106,44 @@ struct Inner {
     peer: Peer<RoleClient>,
     service: Mutex<Option<RunningService<RoleClient, Handler>>>,
     health: Arc<Health>,
-    info: ServerInfo,
-    era: Era,
-    instructions: Option<String>,
-    offers: Offers,
-    structured: bool,
+    facts: Facts,
     timeout: Duration,
     call_timeout: Duration,
 }
 
-/// What the server offered in the handshake: frozen, it gates every later request.
-#[derive(Debug, Clone, Copy)]
-struct Offers {
-    tools: bool,
-    resources: bool,
+/// What the handshake said: frozen, it gates every later request.
+struct Facts {
+    info: ServerInfo,
+    era: Era,
+    instructions: Option<String>,
+    offers_tools: bool,
+    offers_resources: bool,
+    structured: bool,
+}
+
+impl Facts {
+    fn of(peer: Option<&ServerPeerInfo>) -> Result<Self, Fault> {
+        let silent = || Fault::failed(Class::Unavailable, "the server said nothing of itself");
+        let peer = peer.ok_or_else(silent)?;
+        let version = &peer.protocol_version;
+        if !ProtocolVersion::KNOWN_VERSIONS.contains(version) {
+            let version = agentd_base::text::clip(version.as_str(), 32);
+            let message = format!("the server speaks MCP revision {version}, which is not spoken here");
+            return Err(Fault::failed(Class::Invalid, message));
+        }
+        Ok(Self {
+            info: reading::server_info(peer),
+            era: if version.has_initialize() {
+                Era::Legacy
+            } else {
+                Era::Stateless
+            },
+            instructions: peer.instructions.as_deref().and_then(reading::instructions),
+            offers_tools: peer.capabilities.tools.is_some(),
+            offers_resources: peer.capabilities.resources.is_some(),
+            structured: *version >= ProtocolVersion::V_2025_06_18,
+        })
+    }
 }
 
 impl Connection {
@@ -215,29 +182,36 @@ impl Connection {
             .peer()
             .set_response_cache_config(ClientCacheConfig::disabled())
             .await;
-        let call_timeout = server.call_timeout();
-        match Inner::new(service, health, timeout, call_timeout) {
-            Ok(inner) => Ok(Self(Arc::new(inner))),
-            Err((mut service, fault)) => {
+        match Facts::of(service.peer().peer_info().as_deref()) {
+            Err(fault) => {
+                let mut service = service;
                 let _ = service.close_with_timeout(CLOSE).await;
                 Err(fault.into())
             }
+            Ok(facts) => Ok(Self(Arc::new(Inner {
+                peer: service.peer().clone(),
+                service: Mutex::new(Some(service)),
+                health,
+                facts,
+                timeout,
+                call_timeout: server.call_timeout(),
+            }))),
         }
     }
 
     /// What the server said of itself, cut and cleaned.
     pub fn info(&self) -> &ServerInfo {
-        &self.0.info
+        &self.0.facts.info
     }
 
     /// The negotiated era.
     pub fn era(&self) -> Era {
-        self.0.era
+        self.0.facts.era
     }
 
     /// The server's `instructions`, cut.
     pub fn instructions(&self) -> Option<&str> {
-        self.0.instructions.as_deref()
+        self.0.facts.instructions.as_deref()
     }
 
     /// `tools/list`, all pages, each within the server's clock; none where tools are not offered.
@@ -245,7 +219,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::open`].
     pub async fn tools(&self) -> Result<Vec<Tool>, ConnectError> {
-        if !self.0.offers.tools {
+        if !self.0.facts.offers_tools {
             return Ok(Vec::new());
         }
         let mut pages = Pages::new(reading::TOOLS);
@@ -273,7 +247,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::open`].
     pub async fn resource_count(&self) -> Result<u32, ConnectError> {
-        if !self.0.offers.resources {
+        if !self.0.facts.offers_resources {
             return Ok(0);
         }
         let mut pages = Pages::new(reading::RESOURCES);
@@ -303,18 +277,15 @@ impl Connection {
         let answer = tokio::time::timeout(limit, self.0.peer.call_tool_once(parameters)).await;
         match answer {
             Err(_) => Err(CallError::Timeout(limit)),
-            Ok(Ok(CallToolResponse::Complete(result))) => Ok(reading::outcome(result, self.0.structured)),
+            Ok(Ok(CallToolResponse::Complete(result))) => {
+                Ok(reading::outcome(result, self.0.facts.structured))
+            }
             Ok(Ok(CallToolResponse::InputRequired(_))) => Err(CallError::InputRequired),
             Ok(Ok(_)) => Err(CallError::Unavailable(
                 "the server's answer is not a tool's result".into(),
             )),
             Ok(Err(error)) => Err(self.call_error(&error)),
         }
-    }
-
-    /// Whether the connection is lost: the server could not be reached, or its notification stream did not come back.
-    pub fn is_lost(&self) -> bool {
-        self.0.health.is_lost() || self.0.peer.is_transport_closed()
     }
 
     /// Resolves when the connection is lost. A server without a notification stream is noticed at the next request.
@@ -367,50 +338,6 @@ impl Connection {
     }
 }
 
-type Service = RunningService<RoleClient, Handler>;
-
-impl Inner {
-    fn new(
-        service: Service,
-        health: Arc<Health>,
-        timeout: Duration,
-        call_timeout: Duration,
-    ) -> Result<Self, (Service, Fault)> {
-        let Some(peer_info) = service.peer().peer_info() else {
-            return Err((
-                service,
-                Fault::failed(Class::Unavailable, "the server said nothing of itself"),
-            ));
-        };
-        let version = &peer_info.protocol_version;
-        if !ProtocolVersion::KNOWN_VERSIONS.contains(version) {
-            let version = agentd_base::text::clip(version.as_str(), 32);
-            let message = format!("the server speaks MCP revision {version}, which is not spoken here");
-            return Err((service, Fault::failed(Class::Invalid, message)));
-        }
-        let capabilities = &peer_info.capabilities;
-        Ok(Self {
-            peer: service.peer().clone(),
-            info: reading::server_info(&peer_info),
-            era: if version.has_initialize() {
-                Era::Legacy
-            } else {
-                Era::Stateless
-            },
-            instructions: peer_info.instructions.as_deref().and_then(reading::instructions),
-            offers: Offers {
-                tools: capabilities.tools.is_some(),
-                resources: capabilities.resources.is_some(),
-            },
-            structured: *version >= ProtocolVersion::V_2025_06_18,
-            service: Mutex::new(Some(service)),
-            health,
-            timeout,
-            call_timeout,
-        })
-    }
-}
-
 fn settings(endpoint: &str) -> StreamableHttpClientTransportConfig {
     let mut retry = ExponentialBackoff::default();
     retry.max_times = Some(RESUMES);
@@ -458,31 +385,12 @@ fn refused(error: &ClientInitializeError, health: &Health) -> Fault {
     of_handshake(error, health.fault())
 }
 
-/// Proves a server: handshake and lists on a connection that is closed again. The bridge uses it over loopback.
-///
-/// # Errors
-/// As [`Connection::open`].
-pub async fn prove(
-    server: &McpServer,
-    default_timeout: Option<Duration>,
-    kind: Kind,
-    outbound: &Outbound,
-) -> Result<Proof, ConnectError> {
-    let connection = Connection::open(server, default_timeout, kind, outbound).await?;
-    let proof = Proof::of(&connection).await;
-    connection.close().await;
-    proof
-}
-
 /// What a proving exchange showed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Proof {
-    /// From the handshake.
-    pub info: ServerInfo,
-    /// All tools.
-    pub tools: Vec<Tool>,
-    /// All resources.
-    pub resource_count: u32,
+pub(crate) struct Proof {
+    pub(crate) info: ServerInfo,
+    pub(crate) tools: Vec<Tool>,
+    pub(crate) resource_count: u32,
 }
 
 impl Proof {

@@ -61,11 +61,6 @@ impl Health {
         let _ = self.lost.subscribe().wait_for(|lost| *lost).await;
     }
 
-    /// Whether the server is lost.
-    pub(crate) fn is_lost(&self) -> bool {
-        *self.lost.borrow()
-    }
-
     /// Keeps the last fault, for messages that the SDK gives without their cause.
     pub(crate) fn note(&self, fault: Fault) {
         self.state().fault = Some(fault);
@@ -121,6 +116,7 @@ impl Health {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt as _;
 
     #[tokio::test(start_paused = true)]
     async fn streams_that_end_at_once_are_opened_ever_more_slowly() {
@@ -148,7 +144,7 @@ mod tests {
         health.stream_opened();
         health.stream_failed();
         health.stream_failed();
-        assert!(!health.is_lost());
+        assert!(health.lost().now_or_never().is_none());
         health.stream_failed();
         health.lost().await;
     }

@@ -1,19 +1,21 @@
 //! The MCP client: the official SDK over our own transport. Connections, the tool catalogue, and the supervision that
 //! keeps every declared server connected. Text from servers is untrusted: bounded here, shown, never obeyed.
 
+pub mod call;
 pub mod catalogue;
 pub mod connection;
 mod fault;
 mod handler;
 mod health;
 pub mod outbound;
-pub mod pool;
 mod reading;
+mod screen;
+mod status;
 pub mod supervised;
 mod transport;
 
+pub use call::{CallError, CallMeta, ToolOutcome};
 pub use catalogue::{Catalogue, Entry, Tool};
-pub use connection::{CallError, CallMeta, ConnectError, Connection, Era, Kind, Proof, ToolOutcome, prove};
+pub use connection::{ConnectError, Connection, Era, Kind};
 pub use outbound::Outbound;
-pub use pool::{Member, Pool};
 pub use supervised::{ServerView, ServersView, Supervised};

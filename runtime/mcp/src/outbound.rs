@@ -43,7 +43,7 @@ impl Outbound {
     ///
     /// # Errors
     /// When the endpoint, its TLS or a secret reference is unusable as written.
-    pub fn mcp_client(&self, server: &McpServer) -> Result<HttpClient, NetError> {
+    pub(crate) fn mcp_client(&self, server: &McpServer) -> Result<HttpClient, NetError> {
         let destination = Destination::declared(&server.endpoint, Declared::Mcp)
             .map_err(|error| NetError::Invalid(format!("the endpoint {error}")))?;
         let mut options = self.options(&server.connection)?;

@@ -12,8 +12,8 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
+use crate::call::{CallMeta, ToolOutcome};
 use crate::catalogue::Tool;
-use crate::connection::{CallMeta, ToolOutcome};
 
 /// Tools taken from one server.
 pub(crate) const TOOLS: usize = 10_000;

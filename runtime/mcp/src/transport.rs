@@ -2,32 +2,32 @@
 //! read, ends the probe for the stateless revision in time, and lets through only what this client offers to handle:
 //! a server's requests other than `ping` (and `elicitation/create`, where it is declared) are dropped unanswered.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agentd_net::{Body, HttpClient, NetError, Replay, Response};
+use agentd_net::{Body, HttpClient, Replay, Response};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
-    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
-    StreamableHttpError, StreamableHttpPostResponse, StreamableHttpResponseLimits,
+    HttpStatusError, SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    StreamableHttpResponseLimits,
 };
-use serde::Deserialize;
 use sse_stream::{Sse, SseStream};
 
 use crate::fault::{HttpError, TransportError, of_http};
 use crate::health::Health;
+use crate::screen::screen;
+use crate::status::{
+    EVENTS, JSON, PostResult, discover, failure, header, media_type, net, older, unauthorized, unexpected,
+};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-const JSON: &str = "application/json";
-const EVENTS: &str = "text/event-stream";
 /// One message from a server, alone or as an event: a tool result with an image fits.
 pub(crate) const MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
@@ -90,7 +90,7 @@ impl Transport {
             return Err(StreamableHttpError::SessionExpired);
         }
         if !status.is_success() {
-            return failure(message, session, response, limits).await;
+            return failure(message, session, response, limits.body).await;
         }
         let expects_answer = matches!(message, ClientJsonRpcMessage::Request(_));
         let id = header(&response.headers, &SESSION);
@@ -194,8 +194,6 @@ struct Limits {
     event: usize,
     body: usize,
 }
-
-type PostResult = Result<StreamableHttpPostResponse, HttpError>;
 
 impl StreamableHttpClient for Transport {
     type Error = TransportError;
@@ -370,165 +368,6 @@ fn replay(message: &ClientJsonRpcMessage) -> Replay {
     }
 }
 
-fn discover(message: &ClientJsonRpcMessage) -> bool {
-    matches!(message, ClientJsonRpcMessage::Request(request)
-        if matches!(request.request, ClientRequest::DiscoverRequest(_)))
-}
-
-/// A server's request that nobody here handles loses its data; its id stays, so that a stream resumes after it.
-fn screen(event: Sse, elicitation: bool) -> Sse {
-    #[derive(Deserialize)]
-    struct Head<'a> {
-        #[serde(borrow)]
-        method: Option<Cow<'a, str>>,
-        id: Option<serde::de::IgnoredAny>,
-    }
-    let dropped = event.data.as_deref().is_some_and(|data| match serde_json::from_str(data) {
-        Ok(Head { method: Some(method), id: Some(_) }) => {
-            let handled = method == "ping" || (elicitation && method == "elicitation/create");
-            if !handled {
-                tracing::debug!(event = "mcp.request.dropped", method = %agentd_base::text::clip(&method, 64));
-            }
-            !handled
-        }
-        _ => false,
-    });
-    if dropped {
-        Sse { data: None, ..event }
-    } else {
-        event
-    }
-}
-
-/// 401 and 403, whatever their bodies say.
-fn unauthorized(status: StatusCode, headers: &HeaderMap) -> Result<(), HttpError> {
-    let challenge = header(headers, &WWW_AUTHENTICATE);
-    match (status, challenge) {
-        (StatusCode::UNAUTHORIZED, Some(challenge)) => Err(StreamableHttpError::AuthRequired(
-            AuthRequiredError::new(challenge),
-        )),
-        (StatusCode::FORBIDDEN, Some(challenge)) => {
-            let scope = challenge
-                .split_once("scope=\"")
-                .and_then(|(_, rest)| rest.split('"').next());
-            let scope = scope.map(str::to_owned);
-            Err(StreamableHttpError::InsufficientScope(
-                InsufficientScopeError::new(challenge, scope),
-            ))
-        }
-        (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, None) => Err(StreamableHttpError::Client(
-            TransportError::Unauthorized(status.as_u16()),
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// A status that is no success: a JSON-RPC error in it is the server's answer, anything else a fault of HTTP.
-async fn failure(
-    message: &ClientJsonRpcMessage,
-    session: bool,
-    response: Response,
-    limits: Limits,
-) -> PostResult {
-    let status = response.status;
-    let retry_after = header(&response.headers, &RETRY_AFTER);
-    let json = media_type(&response.headers).as_deref() == Some(JSON);
-    let slow_down = status == StatusCode::TOO_MANY_REQUESTS;
-    let body = match json && !slow_down {
-        true => response.body.bytes_within(limits.body).await.map_err(net)?,
-        false => Bytes::new(),
-    };
-    let error = match serde_json::from_slice(&body) {
-        Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
-        _ => None,
-    };
-    if status.is_client_error() && !slow_down && !session && discover(message) {
-        let error = error.map_or_else(
-            || ErrorData::invalid_request(format!("HTTP {status}"), None),
-            |e| e.error,
-        );
-        return Ok(answer(message, error));
-    }
-    match error {
-        Some(error) => Ok(StreamableHttpPostResponse::Json(
-            ServerJsonRpcMessage::Error(error),
-            None,
-        )),
-        None => Err(HttpStatusError::new(status.as_u16(), retry_after).into()),
-    }
-}
-
-/// The sign by which the SDK knows an older server.
-fn older(message: &ClientJsonRpcMessage, why: &'static str) -> StreamableHttpPostResponse {
-    answer(message, ErrorData::invalid_request(why, None))
-}
-
-/// An error under the id of the request: an older server cannot be trusted to repeat it.
-fn answer(message: &ClientJsonRpcMessage, error: ErrorData) -> StreamableHttpPostResponse {
-    let id = match message {
-        ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
-        _ => None,
-    };
-    StreamableHttpPostResponse::Json(ServerJsonRpcMessage::error(error, id), None)
-}
-
-fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
-    headers.get(name)?.to_str().ok().map(str::to_owned)
-}
-
-/// The media type without its parameters, in lower case.
-fn media_type(headers: &HeaderMap) -> Option<String> {
-    let value = header(headers, &CONTENT_TYPE)?;
-    Some(
-        value
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_ascii_lowercase(),
-    )
-}
-
 fn value(text: &str) -> Result<HeaderValue, HttpError> {
     HeaderValue::from_str(text).map_err(|_| unexpected("a session or event id that cannot be sent back"))
-}
-
-fn unexpected(what: &str) -> HttpError {
-    StreamableHttpError::UnexpectedServerResponse(Cow::Owned(what.to_owned()))
-}
-
-fn net(error: NetError) -> HttpError {
-    StreamableHttpError::Client(error.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_handled_passes_the_screen() {
-        let passes = |data: &str, elicitation: bool| {
-            let event = Sse::default().id("7").data(data);
-            let screened = screen(event.clone(), elicitation);
-            assert_eq!(screened.id, event.id);
-            screened.data.is_some()
-        };
-        for method in ["roots/list", "sampling/createMessage", "tasks/get", "x/y"] {
-            let request = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"a":[1]}}}}"#);
-            assert!(!passes(&request, true), "{method}");
-        }
-        let elicitation = r#"{"jsonrpc":"2.0","id":"x","method":"elicitation\/create"}"#;
-        assert!(passes(elicitation, true));
-        assert!(!passes(elicitation, false));
-        for other in [
-            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
-            r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
-            r#"{"jsonrpc":"2.0","id":1,"result":{"method":"roots/list"}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}"#,
-            "not json",
-            "",
-        ] {
-            assert!(passes(other, false), "{other}");
-        }
-    }
 }

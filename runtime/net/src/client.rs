@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
 use http::header::{HOST, LOCATION};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, request};
+use http::{HeaderMap, HeaderValue, StatusCode, request};
 use tokio::time::Instant;
 use url::Url;
 
@@ -16,8 +16,9 @@ use crate::body::{Body, Deadline};
 use crate::destination::Destination;
 use crate::error::{NetError, Phase};
 use crate::fault::{self, Trust};
+use crate::options::{Options, Replay};
 use crate::resolve::{SharedLookup, SystemLookup, resolve};
-use crate::sign::{RequestSigner, SecretValue, header_value};
+use crate::sign::header_value;
 use crate::tls::{Tls, TlsMode};
 
 /// Redirects in a row; a canonical path is one, a moved one two.
@@ -31,71 +32,6 @@ const KEEPALIVE_PROBES: u32 = 3;
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 /// Header lines of a response.
 const HEADERS: usize = 200;
-
-/// The clocks of a request. Each runs on its own.
-#[derive(Debug, Clone, Copy)]
-pub struct Timeouts {
-    /// DNS, TCP and TLS of a new connection.
-    pub connect: Duration,
-    /// From the call to the response's headers. `None`: the caller has a clock of its own.
-    pub response: Option<Duration>,
-    /// From the call to the last byte of the body. `None`: for streams.
-    pub total: Option<Duration>,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(10),
-            response: Some(Duration::from_secs(60)),
-            total: None,
-        }
-    }
-}
-
-/// How much of a response is taken.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Names and values of all headers.
-    pub header_bytes: usize,
-    /// [`Body::bytes`].
-    pub body_bytes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            header_bytes: 64 * 1024,
-            body_bytes: 16 * 1024 * 1024,
-        }
-    }
-}
-
-/// Everything about a client but its destination.
-#[derive(Clone, Default)]
-pub struct Options {
-    /// Trust.
-    pub tls: TlsMode,
-    /// Clocks.
-    pub timeouts: Timeouts,
-    /// Bounds.
-    pub limits: Limits,
-    /// Sent with every request; values are resolved for each one. A header that the request already has wins.
-    pub headers: Vec<(HeaderName, SecretValue)>,
-    /// Authenticates every request.
-    pub signer: Option<Arc<dyn RequestSigner>>,
-}
-
-/// Whether a request may be sent a second time when a pooled connection turned out to be dead and nobody knows
-/// whether the server saw it. Put it into the request's extensions; absent, GET, HEAD, PUT and DELETE are
-/// [`Replay::Safe`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Replay {
-    /// Twice is as good as once.
-    Safe,
-    /// Only when it certainly was not sent.
-    Unsafe,
-}
 
 /// A response whose body is still to be read.
 pub struct Response {
@@ -250,7 +186,7 @@ impl HttpClient {
     ) -> Result<reqwest::Response, NetError> {
         let first = self.once(url, parts, body, started).await;
         match first {
-            Err(NetError::Interrupted { .. }) if is_replayable(parts) => {
+            Err(NetError::Interrupted { .. }) if Replay::allows(parts) => {
                 self.once(url, parts, body, started).await
             }
             outcome => outcome,
@@ -297,7 +233,7 @@ impl HttpClient {
         let Inner {
             options, tls, http, ..
         } = &*self.0;
-        tls.refresh()?;
+        tls.ready()?;
         let dialled = self.dial_url(url)?;
         let mut request = reqwest::Request::new(parts.method, dialled);
         *request.headers_mut() = parts.headers;
@@ -418,16 +354,6 @@ impl HttpClient {
 
     fn authority(&self) -> String {
         self.0.destination.authority()
-    }
-}
-
-fn is_replayable(parts: &request::Parts) -> bool {
-    match parts.extensions.get::<Replay>() {
-        Some(replay) => *replay == Replay::Safe,
-        None => matches!(
-            parts.method,
-            Method::GET | Method::HEAD | Method::PUT | Method::DELETE
-        ),
     }
 }
 

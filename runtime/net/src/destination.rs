@@ -113,7 +113,7 @@ impl Destination {
     }
 
     /// Whether it is plain http.
-    pub fn is_plaintext(&self) -> bool {
+    pub(crate) fn is_plaintext(&self) -> bool {
         self.0.url.scheme() == "http"
     }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// How private an address is. A greater value is more private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reach {
+pub(crate) enum Reach {
     /// Anybody's.
     Public,
     /// Inside a cluster, a company or a test bench.
@@ -17,7 +17,7 @@ pub enum Reach {
 
 /// What the guard says about an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// It may be dialled where a rule allows this class.
     Reach(Reach),
     /// It is never dialled; what it is.
@@ -104,7 +104,7 @@ const V6: &[(Ipv6Addr, u8, Verdict)] = &[
 ];
 
 /// Judges an address.
-pub fn judge(address: IpAddr) -> Verdict {
+pub(crate) fn judge(address: IpAddr) -> Verdict {
     match address {
         IpAddr::V4(address) => judge_v4(address),
         IpAddr::V6(address) => match inner(address) {

@@ -18,9 +18,10 @@ use http::{HeaderValue, Method, Request};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::watch;
 
-use crate::client::{HttpClient, Limits, Options, Replay, Timeouts};
+use crate::client::HttpClient;
 use crate::destination::{Declared, Destination, DestinationError};
 use crate::error::NetError;
+use crate::options::{Limits, Options, Replay, Timeouts};
 use crate::pace::{Backoff, Pace, jittered};
 use crate::sign::header_value;
 use crate::tls::TlsMode;

@@ -21,11 +21,11 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::client::Timeouts;
 use crate::destination::Destination;
 use crate::error::{NetError, Phase};
 use crate::fault;
 use crate::guard::{Verdict, judge};
+use crate::options::Timeouts;
 use crate::resolve::{SystemLookup, resolve};
 
 /// An answer on such a connection: a status and a sentence.

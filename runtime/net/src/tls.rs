@@ -69,10 +69,17 @@ impl TlsMode {
     }
 }
 
-/// A rustls config and the files behind it.
+/// A rustls config and what is behind it.
 pub(crate) struct Tls {
     pub(crate) config: ClientConfig,
-    files: Option<Arc<Files>>,
+    material: Material,
+}
+
+/// What must be there before a connection is tried.
+enum Material {
+    Files(Arc<Files>),
+    Svid(IdentitySource),
+    Bundle(IdentitySource),
 }
 
 impl Tls {
@@ -81,13 +88,26 @@ impl Tls {
         match mode {
             TlsMode::Spiffe { source, expected } => Ok(Self {
                 config: agentd_identity::tls::client_config(source, expected.clone()),
-                files: None,
+                material: Material::Svid(source.clone()),
             }),
             TlsMode::SpiffeServerOnly { source, expected } => Ok(Self {
                 config: agentd_identity::tls::client_config_without_svid(source, expected.clone()),
-                files: None,
+                material: Material::Bundle(source.clone()),
             }),
             TlsMode::WebRoots(roots) => Self::web(roots.clone()),
+        }
+    }
+
+    /// Reads files that changed; says what is missing before a peer would say it less clearly.
+    pub(crate) fn ready(&self) -> Result<(), NetError> {
+        let missing = |what: &str| Err(NetError::Credential(format!("this process has no {what} yet")));
+        match &self.material {
+            Material::Files(files) => files.refresh(),
+            Material::Svid(source) if source.current().svid.is_none() => missing("SVID"),
+            Material::Svid(source) | Material::Bundle(source) if source.current().bundle.is_none() => {
+                missing("trust bundle")
+            }
+            Material::Svid(_) | Material::Bundle(_) => Ok(()),
         }
     }
 
@@ -104,13 +124,8 @@ impl Tls {
         config.resumption = Resumption::disabled();
         Ok(Self {
             config,
-            files: Some(files),
+            material: Material::Files(files),
         })
-    }
-
-    /// Reads files that changed.
-    pub(crate) fn refresh(&self) -> Result<(), NetError> {
-        self.files.as_ref().map_or(Ok(()), |files| files.refresh())
     }
 }
 

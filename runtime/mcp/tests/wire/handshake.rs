@@ -5,7 +5,7 @@ use std::time::Duration;
 use agentd_base::class::Class;
 use agentd_base::report::{ServerInfo, ServerState};
 use agentd_config::document::{Auth, McpServer, StaticAuth};
-use agentd_mcp::{Era, Kind, prove};
+use agentd_mcp::{Era, Kind};
 use axum::http::StatusCode;
 use serde_json::json;
 
@@ -178,11 +178,10 @@ async fn m04_discovery_does_not_wait_for_the_optional_stream() {
             ..Script::default()
         })
         .await;
-        let proof = prove(&peer.server("s"), None, boot(), &agentd_mcp::Outbound::default())
-            .await
-            .unwrap();
-        assert_eq!(proof.tools.len(), 1, "{get:?}");
+        let connection = peer.boot().await;
+        assert_eq!(connection.tools().await.unwrap().len(), 1, "{get:?}");
         peer.seen("GET").await;
+        connection.close().await;
     }
 }
 

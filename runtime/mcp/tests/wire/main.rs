@@ -1,4 +1,10 @@
 //! What the MCP client does on the wire, against a scripted server that writes down everything it is sent.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr
+)]
 
 mod calls;
 mod everything;

@@ -7,13 +7,12 @@ use agentd_base::report::ServerState;
 use agentd_config::defaults::CONNECT_TIMEOUT;
 use agentd_config::document::{Mcp, McpServer};
 use agentd_mcp::supervised::PACE;
-use agentd_mcp::{CallMeta, Member, Outbound, Pool, ServersView, Supervised};
+use agentd_mcp::{Outbound, ServersView, Supervised};
 use agentd_net::Pace;
 use axum::http::StatusCode;
-use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use crate::peer::{Discover, Get, Peer, Script, tool};
+use crate::peer::{Get, Peer, Script, tool};
 
 /// Short waits between tries, so that a test does not wait.
 const QUICK: Pace = Pace {
@@ -209,46 +208,4 @@ async fn the_report_says_what_is_true() {
     assert_eq!(connected.tools[0].name, "t000");
     assert_eq!(connected.info.as_ref().unwrap().protocol_version, "2025-11-25");
     supervised.close().await;
-}
-
-#[tokio::test]
-async fn a_worker_dials_once_for_many_calls_and_again_after_a_loss() {
-    let peer = Peer::start(Script {
-        discover: Discover::Modern,
-        ..Script::default()
-    })
-    .await;
-    let address = peer.address;
-    let member = Member {
-        server: peer.server("s"),
-        era: Some(agentd_mcp::Era::Stateless),
-    };
-    let pool = Pool::new(vec![member], None, Outbound::default());
-    assert!(pool.get("other").await.is_none());
-    let call = async || {
-        let connection = pool.get("s").await.unwrap()?;
-        let outcome = connection
-            .call("echo", Map::<String, Value>::new(), &CallMeta::default())
-            .await;
-        Ok::<_, agentd_mcp::ConnectError>(outcome.map(|outcome| outcome.text))
-    };
-    let (one, two) = tokio::join!(call(), call());
-    assert_eq!(
-        (one.unwrap().unwrap(), two.unwrap().unwrap()),
-        ("hello".into(), "hello".into())
-    );
-    assert_eq!(peer.count("server/discover"), 1);
-    drop(peer);
-    while !matches!(call().await, Err(error) if error.message.contains("refused")) {}
-    let peer = Peer::on(
-        address,
-        Script {
-            discover: Discover::Modern,
-            ..Script::default()
-        },
-    )
-    .await;
-    while !matches!(call().await, Ok(Ok(text)) if text == "hello") {}
-    assert_eq!(peer.count("server/discover"), 1);
-    pool.close().await;
 }

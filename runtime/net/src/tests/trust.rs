@@ -227,6 +227,19 @@ async fn spiffe_ids_are_exact() {
     };
     let ours = source("agent", &authority);
 
+    let bare = IdentitySource::new(domain.clone());
+    let early = TlsMode::Spiffe {
+        source: bare.clone(),
+        expected: id("server"),
+    };
+    fails(&with(early), "this process has no SVID yet").await;
+    let blind = TlsMode::SpiffeServerOnly {
+        source: bare,
+        expected: id("server"),
+    };
+    fails(&with(blind), "this process has no trust bundle yet").await;
+    assert_eq!(peer.connections(), 0);
+
     let right = TlsMode::Spiffe {
         source: ours.clone(),
         expected: id("server"),
