@@ -61,12 +61,12 @@ impl Health {
         let _ = self.lost.subscribe().wait_for(|lost| *lost).await;
     }
 
-    /// Keeps the last fault, for messages that the SDK gives without their cause.
-    pub(crate) fn note(&self, fault: Fault) {
-        self.state().fault = Some(fault);
+    /// Keeps how the last exchange ended, for messages that the SDK gives without their cause.
+    pub(crate) fn note(&self, fault: Option<Fault>) {
+        self.state().fault = fault;
     }
 
-    /// The last fault.
+    /// The fault of the last exchange, if it had one.
     pub(crate) fn fault(&self) -> Option<Fault> {
         self.state().fault.clone()
     }

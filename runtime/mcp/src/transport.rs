@@ -260,7 +260,8 @@ impl StreamableHttpClient for Transport {
             true => self.probe(&message, request, limits).await,
             false => self.post(&message, request, limits).await,
         };
-        outcome.inspect_err(|error| self.0.health.note(of_http(error)))
+        self.0.health.note(outcome.as_ref().err().map(of_http));
+        outcome
     }
 
     async fn delete_session(

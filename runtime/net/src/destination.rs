@@ -9,6 +9,9 @@ use url::{Host, Url};
 
 use crate::guard::Bounds;
 
+/// Longer than any server takes.
+const URL_BYTES: usize = 8 * 1024;
+
 /// Where the URL was written, which decides what it may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Declared {
@@ -154,6 +157,9 @@ impl Destination {
 }
 
 fn parse(text: &str) -> Result<Url, DestinationError> {
+    if text.len() > URL_BYTES {
+        return Err(error("is longer than a URL may be (8 KiB)"));
+    }
     let url = Url::parse(text).map_err(|fault| error(&format!("is not a URL ({fault})")))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(error("must be https://"));
@@ -253,6 +259,7 @@ mod tests {
             ("https://user:secret@mcp.example/", Declared::Mcp, "credentials"),
             ("https://mcp.example/#a", Declared::Mcp, "fragment"),
             ("https://mcp.example:0/", Declared::Mcp, "port"),
+            ("https://mcp.example/a?b={c}|d", Declared::Mcp, "percent-encoded"),
             ("ftp://mcp.example/", Declared::Mcp, "https"),
             ("file:///etc/passwd", Declared::Mcp, "https"),
             ("mcp.example", Declared::Mcp, "not a URL"),
@@ -263,6 +270,12 @@ mod tests {
             assert!(error.contains(part), "{url}: {error}");
             assert!(!error.contains("secret@"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_url_has_an_end() {
+        let long = format!("https://mcp.example/{}", "a".repeat(URL_BYTES));
+        assert!(Destination::declared(&long, Declared::Mcp).is_err());
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use agentd_base::class::Class;
 use agentd_base::report::{ServerInfo, ServerState};
-use agentd_config::document::{Auth, McpServer, StaticAuth};
-use agentd_mcp::{Era, Kind};
+use agentd_config::document::{Auth, ClientTls, Connection, McpServer, StaticAuth};
+use agentd_identity::IdentitySource;
+use agentd_mcp::{Era, Kind, Outbound};
 use axum::http::StatusCode;
 use serde_json::json;
 
@@ -33,6 +34,7 @@ async fn a_boot_connection_declares_nothing_and_is_titled() {
         }
     );
     connection.tools().await.unwrap();
+    peer.seen("GET").await;
     connection.close().await;
 
     let methods = peer.methods();
@@ -290,7 +292,7 @@ async fn a_server_that_is_not_there_is_named_with_the_cause() {
     // The port is free once the peer's runtime is gone.
     drop(Peer::on(address, Script::default()).await);
     let error = loop {
-        match agentd_mcp::Connection::open(&server, None, boot(), &agentd_mcp::Outbound::default()).await {
+        match agentd_mcp::Connection::open(&server, None, boot(), &Outbound::default()).await {
             Ok(connection) => connection.close().await,
             Err(error) if error.message.contains("refused") => break error,
             Err(_) => tokio::task::yield_now().await,
@@ -337,4 +339,69 @@ async fn headers_and_credentials_go_with_every_request_and_a_missing_secret_is_n
         let expected = if rotated { "Bearer second" } else { "Bearer first" };
         assert_eq!(seen.header("authorization"), Some(expected), "{}", seen.what());
     }
+}
+
+#[tokio::test]
+async fn what_the_document_says_of_trust_is_what_is_done() {
+    // As `main` does it.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let tls = |change: &dyn Fn(&mut ClientTls)| {
+        let mut tls = ClientTls::default();
+        change(&mut tls);
+        let connection = Connection {
+            tls: Some(tls),
+            ..Connection::default()
+        };
+        McpServer {
+            endpoint: "https://127.0.0.1:9/mcp".into(),
+            connection,
+            ..McpServer::default()
+        }
+    };
+    let absent = || Some("/absent/file.pem".into());
+    for (server, part) in [
+        (
+            tls(&|tls| tls.ca_file = absent()),
+            "certificate file /absent/file.pem: No such file",
+        ),
+        (
+            tls(&|tls| (tls.client_cert_file, tls.client_key_file) = (absent(), absent())),
+            "certificate file /absent/file.pem: No such file",
+        ),
+        (
+            tls(&|tls| tls.server_name = Some("10.0.0.1".into())),
+            "tls.server_name 10.0.0.1 is not a DNS name",
+        ),
+        (
+            tls(&|tls| tls.spiffe_id = Some("spiffe://t/x".into())),
+            "tls.spiffe_id needs `identity`",
+        ),
+        (
+            tls(&|tls| tls.spiffe_id = Some("https://t/x".into())),
+            "tls.spiffe_id: ",
+        ),
+    ] {
+        let message = refused(&server).await.message;
+        assert!(message.contains(part), "{message}");
+    }
+    let source = IdentitySource::new("test.agentd.internal".parse().unwrap());
+    let outbound = Outbound {
+        identity: Some(source),
+        ..Outbound::default()
+    };
+    let server = tls(&|tls| tls.spiffe_id = Some("spiffe://test.agentd.internal/ns/x/sa/y".into()));
+    let error = agentd_mcp::Connection::open(&server, None, boot(), &outbound)
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(error.message, "this process has no SVID yet");
+    let outbound = Outbound {
+        tls_ca: absent(),
+        ..Outbound::default()
+    };
+    let error = agentd_mcp::Connection::open(&tls(&|_| {}), None, boot(), &outbound)
+        .await
+        .err()
+        .unwrap();
+    assert!(error.message.contains("/absent/file.pem"), "{}", error.message);
 }
