@@ -259,7 +259,6 @@ mod tests {
             ("https://user:secret@mcp.example/", Declared::Mcp, "credentials"),
             ("https://mcp.example/#a", Declared::Mcp, "fragment"),
             ("https://mcp.example:0/", Declared::Mcp, "port"),
-            ("https://mcp.example/a?b={c}|d", Declared::Mcp, "percent-encoded"),
             ("ftp://mcp.example/", Declared::Mcp, "https"),
             ("file:///etc/passwd", Declared::Mcp, "https"),
             ("mcp.example", Declared::Mcp, "not a URL"),
