@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn bounds_hold_and_are_given_back() {
         let mut lanes = Lanes::default();
-        let mut take = |lanes: &mut Lanes<usize>, conversation: &str, task| {
+        let take = |lanes: &mut Lanes<usize>, conversation: &str, task| {
             lanes.promise(conversation)?;
             lanes.redeem();
             lanes.add(conversation, task);

@@ -26,17 +26,17 @@ use crate::install::{Install, mount};
 use crate::mcp_server::McpServer;
 use crate::process::{Agentd, PATIENCE};
 
-struct Bridge {
-    agentd: Agentd,
-    address: SocketAddr,
+pub struct Bridge {
+    pub agentd: Agentd,
+    pub address: SocketAddr,
     admin: crate::a2a::Caller,
-    live: PathBuf,
-    bundle: String,
+    pub live: PathBuf,
+    pub bundle: String,
     _folder: TempDir,
 }
 
 impl Bridge {
-    async fn start(install: &Install, upstream: SocketAddr, path: &str, allowed: &[&str]) -> Self {
+    pub async fn start(install: &Install, upstream: SocketAddr, path: &str, allowed: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let live = folder.path().join("live");
         let bundle = install.bundle();
@@ -108,7 +108,8 @@ impl Bridge {
     }
 }
 
-fn list(install: &Install, allowed: &[&str]) -> String {
+/// The reloadable half.
+pub fn list(install: &Install, allowed: &[&str]) -> String {
     let allowed: Vec<String> = allowed
         .iter()
         .map(|account| install.id(account).to_string())
@@ -375,94 +376,4 @@ async fn s06_a_port_that_does_not_speak_mcp_is_not_proven() {
     );
     // It only informs: the bridge is ready all the same.
     assert_eq!(bridge.admin.get("/readyz").await.unwrap().0, 200);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_agent_calls_a_tool_through_the_bridge_with_its_own_identity() {
-    let (install, server) = (Install::start().await, McpServer::start().await);
-    let mut bridge = Bridge::start(&install, server.address, "/mcp", &["helper-agent"]).await;
-    let model = crate::model::Model::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let live = folder.path().join("live");
-    let half = json!({
-        "intelligence": { "model": "scripted", "endpoints": [model.url()] },
-        "mcp": { "servers": [{
-            "name": "fs", "endpoint": format!("https://{}/mcp", bridge.address),
-            "tls": { "spiffe_id": install.id("fs-mcp") },
-        }] },
-        "a2a": { "principals": [{ "name": "boss", "spiffe_id": install.id("boss"), "role": "user" }] },
-    });
-    mount(
-        &live,
-        "..1",
-        &[
-            ("agentd.json", &half.to_string()),
-            ("bundle.pem", &install.bundle()),
-        ],
-    );
-    let mut document = install.document("helper-agent", folder.path(), &live);
-    let own = json!({ "a2a": { "listen": "https://127.0.0.1:0" }, "store": { "kind": "memory" } });
-    document
-        .as_object_mut()
-        .unwrap()
-        .extend(own.as_object().unwrap().clone());
-    let config = folder.path().join("agentd.json");
-    std::fs::write(&config, document.to_string()).unwrap();
-    let mut agent = Agentd::start(&["-c", config.to_str().unwrap()], &[], folder.path());
-    let address = agent.event("a2a.listen").await["address"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    agent.event("mcp.connect").await;
-
-    let tls = TlsMode::Spiffe {
-        source: install.identity("boss"),
-        expected: install.id("helper-agent"),
-    };
-    let destination = Destination::declared(&format!("https://{address}"), Declared::Internal).unwrap();
-    let timeouts = Timeouts {
-        response: Some(PATIENCE),
-        ..Timeouts::default()
-    };
-    let client = HttpClient::new(
-        destination,
-        Options {
-            tls,
-            timeouts,
-            ..Options::default()
-        },
-    )
-    .unwrap();
-    let ask = async |id: &str| {
-        let message = json!({ "messageId": id, "role": "ROLE_USER", "parts": [{ "text": "echo hello" }], "contextId": "c" });
-        let call =
-            json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": { "message": message } });
-        let request = http::Request::post("/")
-            .header("content-type", "application/json")
-            .header("a2a-version", "1.0")
-            .body(Bytes::from(call.to_string()))
-            .unwrap();
-        let response = client.send(request).await.unwrap();
-        let answer: Value = serde_json::from_slice(&response.body.bytes().await.unwrap()).unwrap();
-        answer["result"]["task"]["artifacts"][0]["parts"][0]["text"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
-    };
-    assert_eq!(ask("m1").await, "the tool said: echo: hello");
-    assert_eq!(server.requests("tools/call").len(), 1);
-
-    // Taken off the list, it is refused at its next call, and says so to the model.
-    mount(
-        &bridge.live,
-        "..2",
-        &[
-            ("bridge.json", &list(&install, &["boss"])),
-            ("bundle.pem", &bridge.bundle),
-        ],
-    );
-    bridge.agentd.event("config.reloaded").await;
-    let refused = ask("m2").await;
-    assert!(refused.starts_with("the tool said: ERROR"), "{refused}");
-    assert_eq!(server.requests("tools/call").len(), 1);
 }

@@ -1,11 +1,16 @@
 //! The command line. Flags of the document are made from its leaves, so that no flag exists that no key has. Pure:
 //! parsing only, no effect.
 
+mod clients;
+
 use std::path::PathBuf;
 
 use agentd_config::load::Layers;
 use agentd_config::paths::{self, Leaf};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+pub use self::clients::{A2aSend, FetchFrom, IdentityFetch};
+use self::clients::{a2a_send, a2a_send_command, identity_fetch, identity_fetch_command};
 
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,59 +35,6 @@ pub enum Invocation {
     IdentityFetch(IdentityFetch),
     /// Send a message to an agent.
     A2aSend(A2aSend),
-}
-
-/// `agentd identity fetch`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdentityFetch {
-    /// Where key, SVID and bundle go.
-    pub out: PathBuf,
-    /// From where they come.
-    pub from: FetchFrom,
-}
-
-/// How the issuer is found and what shows who we are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FetchFrom {
-    /// Everything is given.
-    Issuer {
-        /// `https://…:8443`.
-        url: String,
-        /// The issuer's SPIFFE ID.
-        id: String,
-        /// Roots, PEM.
-        bundle: PathBuf,
-        /// A ServiceAccount token with the issuer's audience.
-        token_file: PathBuf,
-    },
-    /// By `kubectl` with the user's own rights.
-    Kubectl {
-        /// Of the ServiceAccount.
-        namespace: String,
-        /// A labelled one.
-        service_account: String,
-        /// Where agentd is installed, when the namespace has no ConfigMap `agentd-bundle`.
-        install_namespace: Option<String>,
-        /// Reach the issuer through `kubectl port-forward`.
-        port_forward: bool,
-    },
-}
-
-/// `agentd a2a send`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct A2aSend {
-    /// The agent's URL.
-    pub url: String,
-    /// The message.
-    pub text: String,
-    /// The SPIFFE ID that the agent must have.
-    pub server_id: Option<String>,
-    /// A folder written by `identity fetch`.
-    pub identity: Option<PathBuf>,
-    /// The conversation to go on in.
-    pub context: Option<String>,
-    /// Print the whole task.
-    pub json: bool,
 }
 
 impl Invocation {
@@ -237,113 +189,6 @@ fn leaf_arg(name: &str, help: &str, leaf: Option<&Leaf>) -> Arg {
     }
 }
 
-fn identity_fetch_command() -> Command {
-    let text = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name(value).help(help)
-    };
-    let path = |name, value, help| text(name, value, help).value_parser(value_parser!(PathBuf));
-    let given = ["issuer-url", "issuer-id", "bundle", "token-file"];
-    let kubectl = [
-        "namespace",
-        "service-account",
-        "install-namespace",
-        "port-forward",
-    ];
-    Command::new("fetch")
-        .about("Gets an X.509-SVID with the token of a ServiceAccount: key.pem, svid.pem and bundle.pem")
-        .arg(path("out", "DIR", "Where the three files go").required(true))
-        .arg(text("issuer-url", "URL", "The issuer").requires_all(["issuer-id", "bundle", "token-file"]))
-        .arg(text("issuer-id", "SPIFFE-ID", "Who the issuer must be").requires("issuer-url"))
-        .arg(path("bundle", "FILE", "Roots of the trust domain, PEM").requires("issuer-url"))
-        .arg(path("token-file", "FILE", "A token with the issuer's audience").requires("issuer-url"))
-        .arg(
-            text(
-                "namespace",
-                "NAME",
-                "Of the ServiceAccount; everything else comes by kubectl",
-            )
-            .short('n')
-            .requires("service-account")
-            .conflicts_with_all(given),
-        )
-        .arg(text("service-account", "NAME", "Labelled agentd.io/caller: \"true\"").requires("namespace"))
-        .arg(
-            text(
-                "install-namespace",
-                "NAME",
-                "Where agentd is installed; absent: the ServiceAccount's namespace",
-            )
-            .requires("namespace"),
-        )
-        .arg(
-            Arg::new("port-forward")
-                .long("port-forward")
-                .action(ArgAction::SetTrue)
-                .requires("namespace")
-                .help("Reach the issuer through kubectl port-forward"),
-        )
-        .group(
-            clap::ArgGroup::new("source")
-                .args(["issuer-url", "namespace"])
-                .required(true),
-        )
-        .mut_args(move |arg| {
-            let kind = arg.get_id().to_string();
-            if kubectl.contains(&kind.as_str()) {
-                arg.help_heading("With kubectl")
-            } else {
-                arg
-            }
-        })
-}
-
-fn a2a_send_command() -> Command {
-    Command::new("send")
-        .about("Sends a message, waits, and prints the answer")
-        .arg(
-            Arg::new("url")
-                .value_name("URL")
-                .required(true)
-                .help("The agent's URL"),
-        )
-        .arg(
-            Arg::new("text")
-                .value_name("TEXT")
-                .required(true)
-                .help("The message"),
-        )
-        .arg(
-            Arg::new("server-id")
-                .long("server-id")
-                .value_name("SPIFFE-ID")
-                .requires("identity")
-                .help("Who the agent must be"),
-        )
-        .arg(
-            Arg::new("identity")
-                .long("identity")
-                .value_name("DIR")
-                .value_parser(value_parser!(PathBuf))
-                .requires("server-id")
-                .help("A folder written by agentd identity fetch"),
-        )
-        .arg(
-            Arg::new("context")
-                .long("context")
-                .value_name("ID")
-                .help("The conversation to go on in"),
-        )
-        .arg(
-            Arg::new("output")
-                .short('o')
-                .long("output")
-                .value_name("FORMAT")
-                .value_parser(["text", "json"])
-                .default_value("text")
-                .help("text: the answer; json: the whole task"),
-        )
-}
-
 fn run(matches: &ArgMatches) -> Invocation {
     let mut flags: Vec<(usize, String, String)> = Vec::new();
     let names = paths::ALIASES.iter().map(|(alias, _)| (*alias).to_owned());
@@ -358,49 +203,6 @@ fn run(matches: &ArgMatches) -> Invocation {
         flags: flags.into_iter().map(|(_, name, value)| (name, value)).collect(),
         servers: many(matches, "mcp"),
     }
-}
-
-fn identity_fetch(matches: &ArgMatches) -> IdentityFetch {
-    let from = match matches.get_one::<String>("namespace") {
-        Some(namespace) => FetchFrom::Kubectl {
-            namespace: namespace.clone(),
-            service_account: text(matches, "service-account"),
-            install_namespace: matches.get_one::<String>("install-namespace").cloned(),
-            port_forward: matches.get_flag("port-forward"),
-        },
-        None => FetchFrom::Issuer {
-            url: text(matches, "issuer-url"),
-            id: text(matches, "issuer-id"),
-            bundle: path(matches, "bundle"),
-            token_file: path(matches, "token-file"),
-        },
-    };
-    IdentityFetch {
-        out: path(matches, "out"),
-        from,
-    }
-}
-
-fn a2a_send(matches: &ArgMatches) -> A2aSend {
-    A2aSend {
-        url: text(matches, "url"),
-        text: text(matches, "text"),
-        server_id: matches.get_one::<String>("server-id").cloned(),
-        identity: matches.get_one::<PathBuf>("identity").cloned(),
-        context: matches.get_one::<String>("context").cloned(),
-        json: matches
-            .get_one::<String>("output")
-            .is_some_and(|format| format == "json"),
-    }
-}
-
-/// An argument that the rules above require.
-fn text(matches: &ArgMatches, name: &str) -> String {
-    matches.get_one::<String>(name).cloned().unwrap_or_default()
-}
-
-fn path(matches: &ArgMatches, name: &str) -> PathBuf {
-    matches.get_one::<PathBuf>(name).cloned().unwrap_or_default()
 }
 
 fn many<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Vec<T> {
