@@ -306,7 +306,7 @@ async fn keep(shared: Arc<Shared>, server: McpServer, default_timeout: Option<Du
             }
             Err(error) => {
                 let wait = backoff.wait();
-                tracing::warn!(event = "mcp.connect.fail", mcp.server = %server.name, error = %error, error.class = error.class.label(), next_s = wait.as_secs());
+                tracing::warn!(event = "mcp.connect.fail", mcp.server = %server.name, err = %error, error.class = error.class.label(), next_s = wait.as_secs());
                 shared.update(&server.name, |view| view.failed(&error));
                 pause(&slot, wait).await;
             }
@@ -340,7 +340,7 @@ async fn hold(shared: &Shared, server: &McpServer, slot: &Slot, connection: &Con
             () = slot.again.notified() => match Proof::of(connection).await {
                 Ok(proof) => shared.update(&server.name, |view| view.connected(connection, proof)),
                 Err(error) => {
-                    tracing::warn!(event = "mcp.tools_refresh_failed", mcp.server = %server.name, error = %error);
+                    tracing::warn!(event = "mcp.tools_refresh_failed", mcp.server = %server.name, err = %error);
                     return;
                 }
             },

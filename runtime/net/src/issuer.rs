@@ -271,7 +271,7 @@ pub async fn renew(client: IssuerClient, pace: Pace, state: watch::Sender<Renewa
             }
             Err(error) => {
                 let wait = backoff.wait();
-                tracing::warn!(event = "identity.svid.fail", error = %error, error.class = error.class().label(), next_s = wait.as_secs());
+                tracing::warn!(event = "identity.svid.fail", err = %error, error.class = error.class().label(), next_s = wait.as_secs());
                 state.send_modify(|state| state.last_error = Some(error.to_string()));
                 let _ = tokio::time::timeout(wait, bundle_change(&client.source, &mut changes)).await;
             }

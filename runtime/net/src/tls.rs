@@ -175,7 +175,7 @@ impl Files {
                 Ok(())
             }
             Err(error) if before.is_some() => {
-                tracing::warn!(event = "net.tls.files.rejected", error = %error, "keeping what was read before");
+                tracing::warn!(event = "net.tls.files.rejected", err = %error, "keeping what was read before");
                 self.stamp.store(Some(Arc::new(stamp)));
                 Ok(())
             }
