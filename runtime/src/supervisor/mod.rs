@@ -16,13 +16,14 @@ use std::sync::Arc;
 use agentd_base::class::exit;
 use agentd_base::clock::{self, SharedClock};
 use agentd_base::id::{self, SharedIds};
+use agentd_base::limit::SERVERS;
 use agentd_config::document::StoreKind;
 use agentd_config::load::{Layers, Loaded};
 use agentd_config::{ConfigErrors, Document};
 use agentd_mcp::{Outbound, Supervised};
 use agentd_state::{Store, StoreError};
 use agentd_store::{MemoryStore, SqliteStore};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use self::settings::Settings;
 use self::tasks::Durability;
@@ -100,6 +101,7 @@ struct Foundation {
     identity: Option<PodIdentity>,
     settings: watch::Sender<Arc<Settings>>,
     servers: Supervised,
+    suspects: mpsc::Receiver<String>,
     runner: Arc<TurnRunner>,
 }
 
@@ -162,12 +164,14 @@ impl Foundation {
             outbound,
             agentd_mcp::supervised::PACE,
         );
+        let (suspected, suspects) = mpsc::channel(SERVERS);
         let runner = Arc::new(TurnRunner {
             pool: Pool::new(start.program.clone()),
             instance,
             settings: settings.subscribe(),
             identity: source,
             servers: servers.view(),
+            suspects: suspected,
             metrics: metrics.clone(),
         });
         Ok(Self {
@@ -179,6 +183,7 @@ impl Foundation {
             identity,
             settings,
             servers,
+            suspects,
             runner,
         })
     }

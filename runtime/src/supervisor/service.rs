@@ -36,7 +36,7 @@ const CLOSING: Duration = Duration::from_secs(2);
 const A2A_VERSIONS: [&str; 1] = ["1.0"];
 
 pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartError> {
-    let foundation = Foundation::lay(&start).await?;
+    let mut foundation = Foundation::lay(&start).await?;
     let document = &start.loaded.document;
     let readiness = Readiness::new();
     readiness.block("listener", "not bound yet");
@@ -111,6 +111,7 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
                 Event::Reload => drop(poke.try_send(())),
                 Event::End => break,
             },
+            Some(server) = foundation.suspects.recv() => foundation.servers.check(&server),
             Ok(()) = changes.changed() => {
                 let settings = changes.borrow_and_update().clone();
                 take_up(&settings.document, &foundation, &principals, &start.level);

@@ -10,15 +10,15 @@ use agentd_base::report::ServerState;
 use agentd_identity::{IdentitySource, Snapshot as IdentitySnapshot};
 use agentd_mcp::ServersView;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::settings::{Settings, SettingsWatch, current};
 use crate::logging::AUDIT;
 use crate::metrics::Metrics;
 use crate::worker::frame::{
-    Configure, FrameError, FromWorker, IdentityMaterial, Reachable, SecretPem, ToWorker, ToolCalled, Turn,
-    TurnResult,
+    Configure, FrameError, FromWorker, IdentityMaterial, Reachable, SecretPem, ToWorker, ToolCalled,
+    ToolOutcome, Turn, TurnResult,
 };
 use crate::worker::pool::{Pool, Warm};
 use crate::worker::process::{ASK, Incoming};
@@ -76,6 +76,8 @@ pub struct TurnRunner {
     pub identity: Option<IdentitySource>,
     /// The MCP servers.
     pub servers: watch::Receiver<Arc<ServersView>>,
+    /// Gets the names of servers that failed in a turn: some can only be noticed so.
+    pub suspects: mpsc::Sender<String>,
     /// Counters.
     pub metrics: Metrics,
 }
@@ -276,11 +278,20 @@ impl TurnRunner {
                 *tool_calls += 1;
                 self.metrics.tool(&call);
                 audit(&self.instance, &call);
+                if call.outcome == ToolOutcome::Unavailable {
+                    self.suspect(call.server);
+                }
             }
             FromWorker::ModelCalled(call) => self.metrics.model(&call),
+            FromWorker::ServerFailed { server } => self.suspect(server),
             // Of a turn before this one, which was given up.
             FromWorker::Done(_) => {}
         }
+    }
+
+    fn suspect(&self, server: String) {
+        // With so many waiting already this one is among them.
+        let _ = self.suspects.try_send(server);
     }
 
     /// A worker that could not be spoken to: how it ended, if it has, else `otherwise`.

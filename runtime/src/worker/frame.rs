@@ -118,6 +118,11 @@ pub struct Reachable {
 pub enum FromWorker {
     /// A tool call has ended.
     ToolCalled(ToolCalled),
+    /// A server that was said to be reachable is not.
+    ServerFailed {
+        /// Its name in the document.
+        server: String,
+    },
     /// A model call has ended.
     ModelCalled(ModelCalled),
     /// The turn has ended: the last frame about it.
@@ -147,8 +152,10 @@ pub enum ToolOutcome {
     Ok,
     /// The tool ran and says that it failed.
     ToolError,
-    /// The server or the way to it failed.
+    /// The server answered with an error, or not in time.
     Failed,
+    /// The server cannot be reached, or does not let us in.
+    Unavailable,
 }
 
 impl ToolOutcome {
@@ -158,6 +165,7 @@ impl ToolOutcome {
             Self::Ok => "ok",
             Self::ToolError => "tool_error",
             Self::Failed => "failed",
+            Self::Unavailable => "unavailable",
         }
     }
 }

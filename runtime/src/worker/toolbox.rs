@@ -29,8 +29,13 @@ struct Held {
 }
 
 impl Toolbox {
-    /// Connects what is reachable and builds the catalogue. A server that fails is left out of this turn.
-    pub async fn prepare(&mut self, document: &Document, reachable: &[Reachable], outbound: &Outbound) {
+    /// Connects what is reachable and builds the catalogue. A server that fails is left out of this turn, and named.
+    pub async fn prepare(
+        &mut self,
+        document: &Document,
+        reachable: &[Reachable],
+        outbound: &Outbound,
+    ) -> Vec<String> {
         let wanted: BTreeMap<&str, (&McpServer, &Reachable)> = document
             .mcp
             .servers
@@ -59,17 +64,19 @@ impl Toolbox {
             .filter(|(server, _)| !self.held.contains_key(&server.name));
         let opening = missing.map(|(server, reachable)| open(server, timeout, reachable, outbound));
         let (opened, ()) = tokio::join!(join_all(opening), close(closing));
-        self.held.extend(
-            opened
-                .into_iter()
-                .flatten()
-                .map(|held| (held.server.name.clone(), held)),
-        );
+        let mut failed = Vec::new();
+        for one in opened {
+            match one {
+                Ok(held) => drop(self.held.insert(held.server.name.clone(), held)),
+                Err(name) => failed.push(name),
+            }
+        }
         let tools = self
             .held
             .values()
             .map(|held| (&held.server, held.tools.as_slice()));
         self.catalogue = Arc::new(Catalogue::build(tools));
+        failed
     }
 
     /// What a turn may call.
@@ -108,7 +115,7 @@ async fn open(
     timeout: Option<Duration>,
     reachable: &Reachable,
     outbound: &Outbound,
-) -> Option<Held> {
+) -> Result<Held, String> {
     let kind = Kind::Worker { era: reachable.era };
     let opened = async {
         let connection = Connection::open(server, timeout, kind, outbound).await?;
@@ -119,13 +126,10 @@ async fn open(
             tools,
         })
     };
-    match opened.await {
-        Ok(held) => Some(held),
-        Err(error) => {
-            tracing::warn!(event = "mcp.connect.fail", mcp.server = server.name, err = %error);
-            None
-        }
-    }
+    opened.await.map_err(|error| {
+        tracing::warn!(event = "mcp.connect.fail", mcp.server = server.name, err = %error);
+        server.name.clone()
+    })
 }
 
 async fn close(connections: impl IntoIterator<Item = Connection>) {

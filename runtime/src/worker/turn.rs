@@ -46,7 +46,11 @@ impl Workshop {
         cancel: &CancellationToken,
     ) -> TurnResult {
         tokio::select! {
-            () = self.toolbox.prepare(document, &turn.servers, outbound) => {}
+            failed = self.toolbox.prepare(document, &turn.servers, outbound) => {
+                for server in failed {
+                    let _ = frames.send(FromWorker::ServerFailed { server }).await;
+                }
+            }
             () = cancel.cancelled() => {
                 return TurnResult {
                     status: Status::Cancelled,
@@ -201,6 +205,7 @@ impl Servers for Audited {
         let outcome = match &answer {
             Ok(outcome) if outcome.is_error => ToolOutcome::ToolError,
             Ok(_) => ToolOutcome::Ok,
+            Err(CallError::Unavailable(_) | CallError::Denied(_)) => ToolOutcome::Unavailable,
             Err(_) => ToolOutcome::Failed,
         };
         // A supervisor that is gone counts nothing.

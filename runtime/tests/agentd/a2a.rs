@@ -40,6 +40,21 @@ impl Caller {
         ))
     }
 
+    /// Asks for the metrics until one of them is this line.
+    pub async fn metric(&self, line: &str) {
+        let mut last = String::new();
+        let wait = async {
+            while !last.lines().any(|found| found == line) {
+                last = self.get("/metrics").await.unwrap().1;
+                tokio::task::yield_now().await;
+            }
+        };
+        assert!(
+            tokio::time::timeout(PATIENCE, wait).await.is_ok(),
+            "no {line} in\n{last}"
+        );
+    }
+
     pub async fn call(&self, method: &str, params: Value) -> Result<Value, NetError> {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let request = http::Request::post("/")

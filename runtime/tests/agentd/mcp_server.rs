@@ -1,6 +1,7 @@
 //! A scripted MCP server: revision 2025-11-25, JSON answers, no sessions; one tool `echo`. It records every call.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::extract::State;
@@ -21,6 +22,7 @@ pub struct McpServer {
 struct Seen {
     requests: Mutex<Vec<Value>>,
     headers: Mutex<Vec<HeaderMap>>,
+    is_down: AtomicBool,
 }
 
 impl McpServer {
@@ -39,6 +41,11 @@ impl McpServer {
 
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
+    }
+
+    /// From now on every request is answered with 503, or is not.
+    pub fn set_down(&self, is_down: bool) {
+        self.seen.is_down.store(is_down, Ordering::SeqCst);
     }
 
     /// Requests with this method, in order.
@@ -60,6 +67,9 @@ impl McpServer {
 async fn answer(State(seen): State<Arc<Seen>>, headers: HeaderMap, Json(request): Json<Value>) -> Response {
     seen.requests.lock().unwrap().push(request.clone());
     seen.headers.lock().unwrap().push(headers);
+    if seen.is_down.load(Ordering::SeqCst) {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
     let Some(id) = request.get("id").cloned() else {
         return StatusCode::ACCEPTED.into_response();
     };

@@ -95,6 +95,16 @@ impl Agentd {
         }
     }
 
+    /// The lines so far with this event.
+    pub fn lines(&self, event: &str) -> Vec<Value> {
+        let lines = self.lines.lock().unwrap();
+        lines
+            .iter()
+            .filter(|line| line["event"] == event)
+            .cloned()
+            .collect()
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.pid()).unwrap()), signal).unwrap();
     }

@@ -117,7 +117,6 @@ async fn a_message_is_answered_by_a_tool_and_the_conversation_goes_on_in_a_warm_
     assert_eq!(got, second);
     assert_eq!(admin.get("/healthz").await.unwrap().0, 200);
     assert_eq!(admin.get("/readyz").await.unwrap(), (200, "ok\n".into()));
-    let metrics = admin.get("/metrics").await.unwrap().1;
     for line in [
         r#"agent_turns_total{status="completed"} 2"#,
         r#"agent_tool_calls_total{outcome="ok"} 2"#,
@@ -125,7 +124,7 @@ async fn a_message_is_answered_by_a_tool_and_the_conversation_goes_on_in_a_warm_
         r#"agent_tokens_total{type="input"} 28"#,
         r#"agent_mcp_up{server="fs"} 1"#,
     ] {
-        assert!(metrics.lines().any(|l| l == line), "{line} not in\n{metrics}");
+        admin.metric(line).await;
     }
 }
 
@@ -206,14 +205,7 @@ async fn a_killed_worker_fails_one_turn_truthfully_and_the_next_message_works() 
             .contains("\"hi\"")
     );
     assert_ne!(agentd.workers(), workers);
-    assert!(
-        admin
-            .get("/metrics")
-            .await
-            .unwrap()
-            .1
-            .contains("agent_worker_crashes_total 1")
-    );
+    admin.metric("agent_worker_crashes_total 1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -376,4 +368,29 @@ async fn what_a_caller_may_not_do_is_said_and_changes_nothing() {
         -32001
     );
     assert_eq!(world.model.requests().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_goes_is_noticed_by_the_call_that_fails_and_comes_back_by_itself() {
+    let world = World::new().await;
+    let (mut agentd, caller, admin) = world.start(&[]).await;
+    agentd.event("mcp.connect").await;
+    caller.send("m1", "echo one", json!({ "contextId": "c" })).await;
+    world.server.set_down(true);
+    let failed = caller.send("m2", "echo two", json!({ "contextId": "c" })).await;
+    // The model is told, and the turn goes on.
+    assert_eq!(state(&failed), "TASK_STATE_COMPLETED");
+    assert!(answer(&failed).contains("ERROR"), "{failed:#}");
+    agentd.event("mcp.connect.fail").await;
+    admin.metric(r#"agent_mcp_up{server="fs"} 0"#).await;
+    world.server.set_down(false);
+    agentd.event("mcp.connect").await;
+    let third = caller.send("m3", "echo three", json!({ "contextId": "c" })).await;
+    assert_eq!(answer(&third), "the tool said: echo: three");
+    let outcomes: Vec<Value> = agentd
+        .lines("audit")
+        .iter()
+        .map(|line| line["outcome"].clone())
+        .collect();
+    assert_eq!(outcomes, ["ok", "unavailable", "ok"]);
 }
