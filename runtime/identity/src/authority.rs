@@ -303,10 +303,15 @@ pub fn draw_trust_domain() -> Result<TrustDomain, AuthorityError> {
     let mut name = String::new();
     while name.len() < 16 {
         let byte = random::<1>()?;
-        let drawn = byte.iter().filter(|byte| fair(byte)).filter_map(|byte| ALPHABET.get(usize::from(*byte) % 36));
+        let drawn = byte
+            .iter()
+            .filter(|byte| fair(byte))
+            .filter_map(|byte| ALPHABET.get(usize::from(*byte) % 36));
         name.extend(drawn.map(|letter| char::from(*letter)));
     }
-    format!("{name}.agentd.internal").parse().map_err(|e: crate::id::IdError| AuthorityError::Signing(e.to_string()))
+    format!("{name}.agentd.internal")
+        .parse()
+        .map_err(|e: crate::id::IdError| AuthorityError::Signing(e.to_string()))
 }
 
 impl std::fmt::Debug for Authority {

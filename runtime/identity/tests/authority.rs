@@ -280,13 +280,21 @@ fn written_and_read_back_it_signs_the_same_and_wrong_pairs_are_refused() {
 
 #[test]
 fn a_drawn_trust_domain_is_new_each_time_and_well_formed() {
-    let drawn: std::collections::BTreeSet<_> = (0..64).map(|_| draw_trust_domain().unwrap().to_string()).collect();
+    let drawn: std::collections::BTreeSet<_> = (0..64)
+        .map(|_| draw_trust_domain().unwrap().to_string())
+        .collect();
     assert_eq!(drawn.len(), 64);
-    let seen: std::collections::BTreeSet<char> = drawn.iter().flat_map(|name| name.chars().take(16)).collect();
+    let seen: std::collections::BTreeSet<char> =
+        drawn.iter().flat_map(|name| name.chars().take(16)).collect();
     assert_eq!(seen.len(), 36, "{seen:?}");
     for name in drawn {
         let (random, rest) = name.split_at(16);
-        assert!(random.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()), "{name}");
+        assert!(
+            random
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()),
+            "{name}"
+        );
         assert_eq!(rest, ".agentd.internal");
     }
 }

@@ -60,7 +60,10 @@ pub enum TaskState {
 impl TaskState {
     /// Whether it will never change again.
     pub const fn is_terminal(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
+        matches!(
+            self,
+            Self::Completed | Self::Failed | Self::Canceled | Self::Rejected
+        )
     }
 }
 
