@@ -75,14 +75,14 @@ impl Kubectl {
         let arguments = [
             "create",
             "token",
+            // No `--` before it: kubectl takes the name of what it creates only from what stands before one.
+            service_account,
             "--namespace",
             &self.namespace,
             "--audience",
             audience,
             "--duration",
             TOKEN_LIFE,
-            "--",
-            service_account,
         ];
         let token = SecretString::from(run("create token", &arguments).await?);
         let kept = |error: std::io::Error| KubectlError::Answer {

@@ -73,7 +73,7 @@ async fn an_identity_by_kubectl_leaves_no_token_and_no_forward_behind() {
         calls,
         [
             "get configmap agentd-bundle --namespace team --output json",
-            "create token --namespace team --audience agentd:agentd/r --duration 10m -- laptop",
+            "create token laptop --namespace team --audience agentd:agentd/r --duration 10m",
             "port-forward --namespace agentd --address 127.0.0.1 service/r-issuer :8443",
         ]
     );
