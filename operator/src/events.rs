@@ -4,7 +4,7 @@
 
 use agentd_base::text::clip;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube_runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource};
 
 /// The name under which Events appear.

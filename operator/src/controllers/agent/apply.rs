@@ -3,7 +3,7 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::ResourceExt as _;
-use kube::runtime::reflector::ObjectRef;
+use kube_runtime::reflector::ObjectRef;
 
 use super::build::Objects;
 use crate::context::Context;

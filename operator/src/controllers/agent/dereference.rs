@@ -9,7 +9,7 @@ use agentd_identity::SpiffeId;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::core::PartialObjectMeta;
-use kube::runtime::reflector::ObjectRef;
+use kube_runtime::reflector::ObjectRef;
 use kube::ResourceExt as _;
 
 use super::inputs::{Inputs, NamedClaim, References};

@@ -10,8 +10,8 @@ use agentd_crds::Agent;
 use futures::Stream;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
-use kube::runtime::controller::Action;
-use kube::runtime::reflector::ObjectRef;
+use kube_runtime::controller::Action;
+use kube_runtime::reflector::ObjectRef;
 use serde_json::Value;
 
 pub mod apply;
