@@ -15,9 +15,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Api, Resource};
 use kube_runtime::controller::{Action, Config, Error as ControllerError, applier};
 use kube_runtime::reflector::{ObjectRef, Store};
-use kube::{Api, Resource};
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
@@ -102,8 +102,14 @@ pub(super) async fn run<K, F>(
         Box::pin(
             async move {
                 let begun = Instant::now();
-                let result = timeout(DEADLINE, work).await.unwrap_or(Err(ReconcileError::Deadline));
-                metrics.reconciled(name, begun.elapsed(), result.as_ref().map(|_| ()).map_err(Classified::class));
+                let result = timeout(DEADLINE, work)
+                    .await
+                    .unwrap_or(Err(ReconcileError::Deadline));
+                metrics.reconciled(
+                    name,
+                    begun.elapsed(),
+                    result.as_ref().map(|_| ()).map_err(Classified::class),
+                );
                 result
             }
             .instrument(span),
@@ -173,10 +179,12 @@ pub(super) async fn issuer(context: &Context, rollout: Option<&Rollout>) -> Resu
     }
     let (namespace, name) = &context.world.issuer;
     let api: Api<Deployment> = Api::namespaced(context.client.clone(), namespace);
-    let available = api
-        .get_opt(name)
-        .await?
-        .map(|deployment| deployment.status.and_then(|status| status.available_replicas).unwrap_or_default());
+    let available = api.get_opt(name).await?.map(|deployment| {
+        deployment
+            .status
+            .and_then(|status| status.available_replicas)
+            .unwrap_or_default()
+    });
     Ok(match available {
         None => Issuer::Missing,
         Some(0) => Issuer::Unavailable,

@@ -45,7 +45,9 @@ where
         return Ok(());
     }
     let api: Api<K> = Api::namespaced(context.client.clone(), &object.namespace().unwrap_or_default());
-    let Some(live) = api.get_opt(&object.name_any()).await? else { return Ok(()) };
+    let Some(live) = api.get_opt(&object.name_any()).await? else {
+        return Ok(());
+    };
     if live.uid() != object.uid() {
         return Ok(());
     }
@@ -53,15 +55,36 @@ where
     if live.meta().generation != object.meta().generation {
         return Ok(());
     }
-    let Some(New { before, conditions, status }) = compute(&live) else { return Ok(()) };
-    let patch = patch::<K>(live.meta(), serde_json::to_value(&status).map_err(kube::Error::SerdeError)?);
-    api.patch_status(&live.name_any(), &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&patch)).await?;
+    let Some(New {
+        before,
+        conditions,
+        status,
+    }) = compute(&live)
+    else {
+        return Ok(());
+    };
+    let patch = patch::<K>(
+        live.meta(),
+        serde_json::to_value(&status).map_err(kube::Error::SerdeError)?,
+    );
+    api.patch_status(
+        &live.name_any(),
+        &PatchParams::apply(FIELD_MANAGER).force(),
+        &Patch::Apply(&patch),
+    )
+    .await?;
     context.metrics.wrote_status(&K::kind(&()), FIELD_MANAGER);
     for note in news(&before, &conditions) {
         if note.warning {
-            context.events.warning(&live, &note.reason, "Reconcile", &note.text).await;
+            context
+                .events
+                .warning(&live, &note.reason, "Reconcile", &note.text)
+                .await;
         } else {
-            context.events.normal(&live, &note.reason, "Reconcile", &note.text).await;
+            context
+                .events
+                .normal(&live, &note.reason, "Reconcile", &note.text)
+                .await;
         }
     }
     Ok(())
@@ -76,20 +99,40 @@ pub(super) async fn write_unreadable<K>(
 where
     K: Resource<DynamicType = ()>,
 {
-    let (name, namespace) = (metadata.name.as_deref().unwrap_or_default(), metadata.namespace.as_deref());
+    let (name, namespace) = (
+        metadata.name.as_deref().unwrap_or_default(),
+        metadata.namespace.as_deref(),
+    );
     let resource = ApiResource::erase::<K>(&());
-    let api: Api<DynamicObject> = Api::namespaced_with(context.client.clone(), namespace.unwrap_or_default(), &resource);
-    let Some(live) = api.get_opt(name).await? else { return Ok(()) };
-    let before = live.data.pointer("/status/conditions").cloned().unwrap_or_default();
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(context.client.clone(), namespace.unwrap_or_default(), &resource);
+    let Some(live) = api.get_opt(name).await? else {
+        return Ok(());
+    };
+    let before = live
+        .data
+        .pointer("/status/conditions")
+        .cloned()
+        .unwrap_or_default();
     let before: Vec<Condition> = serde_json::from_value(before).unwrap_or_default();
     let generation = live.metadata.generation.unwrap_or_default();
-    let conditions = conditions::list(verdicts::unreadable(error), &before, generation, context.clock.now());
+    let conditions = conditions::list(
+        verdicts::unreadable(error),
+        &before,
+        generation,
+        context.clock.now(),
+    );
     if before == conditions {
         return Ok(());
     }
     let status = json!({"observedGeneration": generation, "conditions": conditions});
     let patch = patch::<K>(&live.metadata, status);
-    api.patch_status(name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&patch)).await?;
+    api.patch_status(
+        name,
+        &PatchParams::apply(FIELD_MANAGER).force(),
+        &Patch::Apply(&patch),
+    )
+    .await?;
     context.metrics.wrote_status(&K::kind(&()), FIELD_MANAGER);
     Ok(())
 }
@@ -130,12 +173,21 @@ fn news(before: &[Condition], after: &[Condition]) -> Vec<Note> {
             // A refused spec has told its reason under Accepted.
             (kind::STALLED, "True") if !conditions::is_true(after, kind::ACCEPTED) => continue,
             (kind::STALLED, "True") => true,
-            (kind::READY, "False") if matches!(condition.reason.as_str(), "PodFailed" | "QuotaExceeded" | "NotServing") => {
+            (kind::READY, "False")
+                if matches!(
+                    condition.reason.as_str(),
+                    "PodFailed" | "QuotaExceeded" | "NotServing"
+                ) =>
+            {
                 true
             }
             _ => continue,
         };
-        notes.push(Note { warning, reason: condition.reason.clone(), text: condition.message.clone() });
+        notes.push(Note {
+            warning,
+            reason: condition.reason.clone(),
+            text: condition.message.clone(),
+        });
     }
     notes
 }
@@ -149,7 +201,10 @@ mod tests {
 
     fn told(before: Vec<Verdict>, after: Vec<Verdict>) -> Vec<(bool, String)> {
         let list = |verdicts| list(verdicts, &[], 1, Timestamp::UNIX_EPOCH);
-        news(&list(before), &list(after)).into_iter().map(|note| (note.warning, note.reason)).collect()
+        news(&list(before), &list(after))
+            .into_iter()
+            .map(|note| (note.warning, note.reason))
+            .collect()
     }
 
     #[test]
@@ -158,9 +213,15 @@ mod tests {
         let failed = |message: &str| Verdict::fails(kind::READY, "PodFailed", message);
         let progressing = || Verdict::fails(kind::READY, "Progressing", "x");
         assert_eq!(told(vec![], vec![progressing()]), []);
-        assert_eq!(told(vec![progressing()], vec![failed("a")]), [(true, "PodFailed".to_owned())]);
+        assert_eq!(
+            told(vec![progressing()], vec![failed("a")]),
+            [(true, "PodFailed".to_owned())]
+        );
         assert_eq!(told(vec![failed("a")], vec![failed("b")]), []);
-        assert_eq!(told(vec![failed("a")], vec![ready()]), [(false, "Serving".to_owned())]);
+        assert_eq!(
+            told(vec![failed("a")], vec![ready()]),
+            [(false, "Serving".to_owned())]
+        );
     }
 
     #[test]

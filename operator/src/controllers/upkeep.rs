@@ -36,22 +36,42 @@ pub(super) struct Upkeep<'a> {
 impl Upkeep<'_> {
     /// Brings bundle and callers of `fresh`, which is the ConfigMap `current`, into the pairs of earlier revisions.
     pub(super) async fn refresh(&self, current: &str, fresh: &Data) -> Result<(), ReconcileError> {
-        self.rewrite(Some(current), |old| self.lists.refreshed(old, fresh)).await
+        self.rewrite(Some(current), |old| self.lists.refreshed(old, fresh))
+            .await
     }
 
     /// Takes callers that are not in `valid` out of every pair.
     pub(super) async fn narrow(&self, valid: &[Value]) -> Result<(), ReconcileError> {
         let bundle = self.context.bundle_pem();
-        self.rewrite(None, |old| self.lists.narrowed(old, valid, &bundle)).await
+        self.rewrite(None, |old| self.lists.narrowed(old, valid, &bundle))
+            .await
     }
 
     /// Sees to it that pods take up a live ConfigMap.
-    pub(super) async fn take_up(&self, name: &str, digest: &str, written: bool) -> Result<Uptake, ReconcileError> {
+    pub(super) async fn take_up(
+        &self,
+        name: &str,
+        digest: &str,
+        written: bool,
+    ) -> Result<Uptake, ReconcileError> {
         let now = self.context.clock.now();
         let pods = self.pods();
-        let uptake = live::uptake(pods.iter().map(AsRef::as_ref), name, digest, self.said.as_ref(), written, now);
+        let uptake = live::uptake(
+            pods.iter().map(AsRef::as_ref),
+            name,
+            digest,
+            self.said.as_ref(),
+            written,
+            now,
+        );
         for pod in &uptake.hurry {
-            hurry(&self.context.client, self.namespace, pod, &live::request(digest, now)).await?;
+            hurry(
+                &self.context.client,
+                self.namespace,
+                pod,
+                &live::request(digest, now),
+            )
+            .await?;
         }
         Ok(uptake)
     }
@@ -59,10 +79,18 @@ impl Upkeep<'_> {
     /// Removes the ConfigMaps of revisions that no ReplicaSet and no pod names; `current` are those of this one.
     pub(super) async fn prune(&self, current: [&str; 2]) -> Result<(), ReconcileError> {
         let pods = self.pods();
-        let sets = self.context.world.replica_sets_of(self.namespace, self.label.0, self.label.1);
-        let templates = sets.iter().filter_map(|set| set.spec.as_ref()?.template.as_ref()?.spec.as_ref());
+        let sets = self
+            .context
+            .world
+            .replica_sets_of(self.namespace, self.label.0, self.label.1);
+        let templates = sets
+            .iter()
+            .filter_map(|set| set.spec.as_ref()?.template.as_ref()?.spec.as_ref());
         let specs = templates.chain(pods.iter().filter_map(|pod| pod.spec.as_ref()));
-        let named: BTreeSet<&str> = specs.flat_map(|spec| mounted_config_maps(Some(spec))).chain(current).collect();
+        let named: BTreeSet<&str> = specs
+            .flat_map(|spec| mounted_config_maps(Some(spec)))
+            .chain(current)
+            .collect();
         for name in self.owned() {
             if !named.contains(name.as_str()) {
                 let Context { client, metrics, .. } = self.context;
@@ -78,13 +106,18 @@ impl Upkeep<'_> {
         decide: impl Fn(&Data) -> Option<Data>,
     ) -> Result<(), ReconcileError> {
         let pods = self.pods();
-        let mounted: BTreeSet<&str> = pods.iter().flat_map(|pod| mounted_config_maps(pod.spec.as_ref())).collect();
+        let mounted: BTreeSet<&str> = pods
+            .iter()
+            .flat_map(|pod| mounted_config_maps(pod.spec.as_ref()))
+            .collect();
         let maps: Api<ConfigMap> = Api::namespaced(self.context.client.clone(), self.namespace);
         for name in self.owned() {
             if except == Some(name.as_str()) || !mounted.contains(name.as_str()) {
                 continue;
             }
-            let Some(map) = maps.get_opt(&name).await? else { continue };
+            let Some(map) = maps.get_opt(&name).await? else {
+                continue;
+            };
             let ours = controller(&map.metadata).is_some_and(|owner| owner.uid == self.uid);
             let old = map.data.unwrap_or_default();
             if !ours || map.immutable == Some(true) || !old.contains_key(self.lists.file) {
@@ -92,11 +125,15 @@ impl Upkeep<'_> {
             }
             let Some(new) = decide(&old) else { continue };
             let patch = json!({"metadata": {"resourceVersion": map.metadata.resource_version}, "data": new});
-            let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            let params = PatchParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
             maps.patch(&name, &params, &Patch::Merge(&patch)).await?;
             self.context.metrics.wrote("ConfigMap");
             tracing::info!(event = "live.refreshed", object.name = %name);
-            self.take_up(&name, &agentd_base::digest::of_files(&new), true).await?;
+            self.take_up(&name, &agentd_base::digest::of_files(&new), true)
+                .await?;
         }
         Ok(())
     }
@@ -114,7 +151,9 @@ impl Upkeep<'_> {
     }
 
     fn pods(&self) -> Vec<Arc<Pod>> {
-        self.context.world.pods_of(self.namespace, self.label.0, self.label.1)
+        self.context
+            .world
+            .pods_of(self.namespace, self.label.0, self.label.1)
     }
 }
 
@@ -122,7 +161,10 @@ impl Upkeep<'_> {
 async fn hurry(client: &Client, namespace: &str, pod: &str, value: &str) -> Result<(), kube::Error> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let patch = json!({"metadata": {"annotations": {live::REQUESTED: value}}});
-    match pods.patch_metadata(pod, &PatchParams::default(), &Patch::Merge(&patch)).await {
+    match pods
+        .patch_metadata(pod, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+    {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         Err(error) => Err(error),

@@ -12,11 +12,20 @@ use crate::rollout::Rollout;
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// Nothing new was applied: the spec is wrong (`problems`), or a ConfigMap it needs is missing.
-    Rejected { problems: Vec<Problem>, unresolved: Vec<Problem> },
+    Rejected {
+        problems: Vec<Problem>,
+        unresolved: Vec<Problem>,
+    },
     /// Everything was applied; what is missing was left out.
-    Applied { unresolved: Vec<Problem>, notes: Vec<Problem> },
+    Applied {
+        unresolved: Vec<Problem>,
+        notes: Vec<Problem>,
+    },
     /// An object stands in the way, or the API server does not take one.
-    Blocked { by: OwnedError, unresolved: Vec<Problem> },
+    Blocked {
+        by: OwnedError,
+        unresolved: Vec<Problem>,
+    },
 }
 
 /// Whether new identities can be had.
@@ -30,9 +39,9 @@ pub(super) enum Issuer {
 impl Outcome {
     fn unresolved(&self) -> &[Problem] {
         match self {
-            Self::Rejected { unresolved, .. } | Self::Applied { unresolved, .. } | Self::Blocked { unresolved, .. } => {
-                unresolved
-            }
+            Self::Rejected { unresolved, .. }
+            | Self::Applied { unresolved, .. }
+            | Self::Blocked { unresolved, .. } => unresolved,
         }
     }
 }
@@ -45,12 +54,15 @@ pub(super) fn accepted(outcome: &Outcome) -> Verdict {
             None => Verdict::holds(kind::ACCEPTED, reason::ACCEPTED, ""),
         },
         Outcome::Applied { notes, .. } => {
-            let reason = notes.first().map_or(reason::ACCEPTED, |note| note.reason.as_str());
+            let reason = notes
+                .first()
+                .map_or(reason::ACCEPTED, |note| note.reason.as_str());
             Verdict::holds(kind::ACCEPTED, reason, summary(notes))
         }
-        Outcome::Blocked { by: by @ OwnedError::Refused { quota: false, .. }, .. } => {
-            Verdict::fails(kind::ACCEPTED, reason::INVALID_SPEC, by.to_string())
-        }
+        Outcome::Blocked {
+            by: by @ OwnedError::Refused { quota: false, .. },
+            ..
+        } => Verdict::fails(kind::ACCEPTED, reason::INVALID_SPEC, by.to_string()),
         Outcome::Blocked { .. } => Verdict::holds(kind::ACCEPTED, reason::ACCEPTED, ""),
     }
 }
@@ -62,7 +74,9 @@ pub(super) fn resolved(outcome: &Outcome, missing_secrets: &[String]) -> Verdict
         let (secret, key) = missing.split_once('/').unwrap_or((missing, ""));
         Problem::new(
             Reason::RefNotFound,
-            format!("Secret `{secret}` with key `{key}` is missing; create it, and the pod takes it up by itself"),
+            format!(
+                "Secret `{secret}` with key `{key}` is missing; create it, and the pod takes it up by itself"
+            ),
         )
     }));
     match problems.first() {
@@ -107,12 +121,19 @@ pub(super) fn identity(rollout: Option<&Rollout>, reported: Option<&str>, issuer
 /// Why nobody but a person gets it further, if that is so.
 pub(super) fn stalled(outcome: &Outcome, accepted: &Verdict) -> Option<Verdict> {
     match outcome {
-        Outcome::Blocked { by: by @ OwnedError::Foreign { .. }, .. } => {
-            Some(Verdict::holds(kind::STALLED, reason::OWNERSHIP_CONFLICT, by.to_string()))
-        }
-        _ if accepted.truth == Truth::False => {
-            Some(Verdict::holds(kind::STALLED, accepted.reason.clone(), accepted.message.clone()))
-        }
+        Outcome::Blocked {
+            by: by @ OwnedError::Foreign { .. },
+            ..
+        } => Some(Verdict::holds(
+            kind::STALLED,
+            reason::OWNERSHIP_CONFLICT,
+            by.to_string(),
+        )),
+        _ if accepted.truth == Truth::False => Some(Verdict::holds(
+            kind::STALLED,
+            accepted.reason.clone(),
+            accepted.message.clone(),
+        )),
         _ => None,
     }
 }
@@ -124,11 +145,20 @@ pub(super) fn not_ready(outcome: &Outcome, accepted: &Verdict, resolved: &Verdic
         return fails(&accepted.reason, &accepted.message);
     }
     match outcome {
-        Outcome::Blocked { by: by @ OwnedError::Foreign { .. }, .. } => {
+        Outcome::Blocked {
+            by: by @ OwnedError::Foreign { .. },
+            ..
+        } => {
             return fails(reason::OWNERSHIP_CONFLICT, &by.to_string());
         }
-        Outcome::Blocked { by: by @ OwnedError::Refused { quota: true, .. }, .. } => {
-            return fails(reason::QUOTA_EXCEEDED, &format!("{by}; raise the ResourceQuota or free some of it"));
+        Outcome::Blocked {
+            by: by @ OwnedError::Refused { quota: true, .. },
+            ..
+        } => {
+            return fails(
+                reason::QUOTA_EXCEEDED,
+                &format!("{by}; raise the ResourceQuota or free some of it"),
+            );
         }
         Outcome::Blocked { by, .. } => return fails(reason::PROGRESSING, &by.to_string()),
         Outcome::Rejected { .. } | Outcome::Applied { .. } => {}
@@ -146,11 +176,20 @@ pub(super) fn pods(rollout: &Rollout, was_ready: bool) -> Option<Verdict> {
         return fails(trouble.reason, trouble.message.clone());
     }
     match rollout.current.first() {
-        None if !rollout.observed => fails(reason::PROGRESSING, "the Deployment has not been acted on yet".to_owned()),
-        None => fails(reason::PROGRESSING, "the pod of this revision has not been created yet".to_owned()),
+        None if !rollout.observed => fails(
+            reason::PROGRESSING,
+            "the Deployment has not been acted on yet".to_owned(),
+        ),
+        None => fails(
+            reason::PROGRESSING,
+            "the pod of this revision has not been created yet".to_owned(),
+        ),
         Some(pod) if was_ready => fails(
             reason::NOT_SERVING,
-            format!("pod {} is not ready; its /readyz on port 9090 names the cause", pod.name),
+            format!(
+                "pod {} is not ready; its /readyz on port 9090 names the cause",
+                pod.name
+            ),
         ),
         Some(pod) => fails(reason::PROGRESSING, format!("pod {} is starting", pod.name)),
     }
@@ -162,10 +201,18 @@ pub(super) fn scaled_to_zero(rollout: &Rollout, suspended: bool) -> Option<Verdi
         return None;
     }
     if rollout.total > 0 {
-        return Some(Verdict::fails(kind::READY, reason::PROGRESSING, "the pod is being stopped"));
+        return Some(Verdict::fails(
+            kind::READY,
+            reason::PROGRESSING,
+            "the pod is being stopped",
+        ));
     }
     Some(if suspended {
-        Verdict::holds(kind::READY, reason::SUSPENDED, "suspended: no pod runs, and the identity is in no list")
+        Verdict::holds(
+            kind::READY,
+            reason::SUSPENDED,
+            "suspended: no pod runs, and the identity is in no list",
+        )
     } else {
         Verdict::holds(kind::READY, reason::SCALED_TO_ZERO, "no replica is wanted")
     })
@@ -188,8 +235,12 @@ const RECOVERING: &str = "Recovering";
 pub(super) fn was_ready(before: &[Condition], generation: i64) -> bool {
     let of_generation = |condition: &&Condition| condition.observed_generation == Some(generation);
     let serves = |ready: &Condition| ready.status == "True" && ready.reason == reason::SERVING;
-    find(before, kind::READY).filter(of_generation).is_some_and(serves)
-        || find(before, kind::RECONCILING).filter(of_generation).is_some_and(|c| c.reason == RECOVERING)
+    find(before, kind::READY)
+        .filter(of_generation)
+        .is_some_and(serves)
+        || find(before, kind::RECONCILING)
+            .filter(of_generation)
+            .is_some_and(|c| c.reason == RECOVERING)
 }
 
 /// Ready, and Reconciling or Stalled beside it.

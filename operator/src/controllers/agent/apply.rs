@@ -47,14 +47,26 @@ pub(super) async fn surroundings(context: &Context, objects: &Objects) -> Result
 /// # Errors
 /// As [`owned::apply`].
 pub(super) async fn workload(context: &Context, deployment: &Deployment) -> Result<Deployment, OwnedError> {
-    Ok(owned::apply(&context.client, &context.metrics, deployment).await?.live)
+    Ok(owned::apply(&context.client, &context.metrics, deployment)
+        .await?
+        .live)
 }
 
 /// Takes the policy away that a workload had; it is named as the workload is.
-pub(in crate::controllers) async fn no_policy(context: &Context, deployment: &Deployment) -> Result<(), OwnedError> {
+pub(in crate::controllers) async fn no_policy(
+    context: &Context,
+    deployment: &Deployment,
+) -> Result<(), OwnedError> {
     let (namespace, name) = (deployment.namespace().unwrap_or_default(), deployment.name_any());
-    let Some(owner) = crate::rollout::controller(&deployment.metadata) else { return Ok(()) };
-    if context.world.policies.get(&ObjectRef::new(&name).within(&namespace)).is_none() {
+    let Some(owner) = crate::rollout::controller(&deployment.metadata) else {
+        return Ok(());
+    };
+    if context
+        .world
+        .policies
+        .get(&ObjectRef::new(&name).within(&namespace))
+        .is_none()
+    {
         return Ok(());
     }
     owned::remove::<NetworkPolicy>(&context.client, &context.metrics, &namespace, &name, &owner.uid).await

@@ -8,9 +8,9 @@ use agentd_crds::agent::{NamespaceKind, Principal};
 use agentd_identity::SpiffeId;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
 use kube_runtime::reflector::ObjectRef;
-use kube::ResourceExt as _;
 
 use super::inputs::{Inputs, NamedClaim, References};
 use crate::context::Context;
@@ -30,7 +30,12 @@ pub async fn dereference(
     deployment: Option<&Deployment>,
 ) -> Result<Inputs, ReconcileError> {
     let namespace = agent.namespace().unwrap_or_default();
-    let References { config_maps, mcp_servers, claim, .. } = References::of(&agent.spec);
+    let References {
+        config_maps,
+        mcp_servers,
+        claim,
+        ..
+    } = References::of(&agent.spec);
     let mcp_servers: BTreeMap<_, _> = mcp_servers
         .into_iter()
         .map(|name| {
@@ -50,10 +55,15 @@ pub async fn dereference(
     }
     let claim = match claim {
         None => NamedClaim::None,
-        Some(name) => match context.world.claims.get(&ObjectRef::new(&name).within(&namespace)) {
+        Some(name) => match context
+            .world
+            .claims
+            .get(&ObjectRef::new(&name).within(&namespace))
+        {
             None => NamedClaim::Missing,
-            Some(claim) => rollout::controller(&claim.metadata)
-                .map_or(NamedClaim::Free, |owner| NamedClaim::Controlled(format!("{} {}", owner.kind, owner.name))),
+            Some(claim) => rollout::controller(&claim.metadata).map_or(NamedClaim::Free, |owner| {
+                NamedClaim::Controlled(format!("{} {}", owner.kind, owner.name))
+            }),
         },
     };
     Ok(Inputs {
@@ -70,20 +80,36 @@ pub async fn dereference(
 /// The digest that rolled the pods last.
 pub fn rolled_digest(deployment: &Deployment) -> Option<String> {
     let template = &deployment.spec.as_ref()?.template;
-    template.metadata.as_ref()?.annotations.as_ref()?.get(LIVE_DIGEST).cloned()
+    template
+        .metadata
+        .as_ref()?
+        .annotations
+        .as_ref()?
+        .get(LIVE_DIGEST)
+        .cloned()
 }
 
 /// Whom a principal stands for; `None` when the object it names is not there.
-fn resolve(context: &Context, own: &str, principal: &Principal) -> Result<Option<Vec<SpiffeId>>, ReconcileError> {
+fn resolve(
+    context: &Context,
+    own: &str,
+    principal: &Principal,
+) -> Result<Option<Vec<SpiffeId>>, ReconcileError> {
     let (install, world) = (&context.install, &context.world);
     if let Some(reference) = &principal.agent_ref {
         let agent = world.agent(reference.namespace.as_deref().unwrap_or(own), &reference.name);
-        return Ok(agent.map(|agent| callers::agent(install, &agent)).transpose()?.map(|id| id.into_iter().collect()));
+        return Ok(agent
+            .map(|agent| callers::agent(install, &agent))
+            .transpose()?
+            .map(|id| id.into_iter().collect()));
     }
     if let Some(reference) = &principal.service_account_ref {
         let account = world.accounts.get(&ObjectRef::new(&reference.name).within(own));
         let account = account.filter(|account| is_caller(world, account));
-        return Ok(account.map(|_| install.id_of_account(own, &reference.name)).transpose()?.map(|id| vec![id]));
+        return Ok(account
+            .map(|_| install.id_of_account(own, &reference.name))
+            .transpose()?
+            .map(|id| vec![id]));
     }
     if let Some(of) = &principal.namespace {
         return Ok(Some(match of.kind {
@@ -95,7 +121,9 @@ fn resolve(context: &Context, own: &str, principal: &Principal) -> Result<Option
                 let accounts = world.accounts.state_filter(|account| {
                     account.metadata.namespace.as_ref() == Some(&of.name) && is_caller(world, account)
                 });
-                let ids = accounts.iter().map(|account| install.id_of_account(&of.name, &account.name_any()));
+                let ids = accounts
+                    .iter()
+                    .map(|account| install.id_of_account(&of.name, &account.name_any()));
                 let mut ids = ids.collect::<Result<Vec<_>, _>>()?;
                 ids.sort();
                 ids
@@ -108,8 +136,12 @@ fn resolve(context: &Context, own: &str, principal: &Principal) -> Result<Option
 /// Whether the account may get an SVID to call with: on one that an Agent or McpServer uses the label is ignored.
 fn is_caller(world: &World, account: &PartialObjectMeta<ServiceAccount>) -> bool {
     let (namespace, name) = (account.namespace().unwrap_or_default(), account.name_any());
-    let is_agents = name.strip_suffix("-agent").is_some_and(|agent| world.agent(&namespace, agent).is_some());
-    let is_servers = name.strip_suffix("-mcp").is_some_and(|server| world.server(&namespace, server).is_some());
+    let is_agents = name
+        .strip_suffix("-agent")
+        .is_some_and(|agent| world.agent(&namespace, agent).is_some());
+    let is_servers = name
+        .strip_suffix("-mcp")
+        .is_some_and(|server| world.server(&namespace, server).is_some());
     account.metadata.deletion_timestamp.is_none()
         && account.labels().get(CALLER).is_some_and(|value| value == "true")
         && !is_agents

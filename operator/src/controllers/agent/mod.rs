@@ -24,10 +24,10 @@ pub mod validate;
 use self::build::Objects;
 use self::inputs::Inputs;
 use self::validate::Rejected;
-use super::upkeep::Upkeep;
-use super::verdicts::Outcome;
 use super::engine::{self, ReconcileError, fetch_workload, for_people, issuer, requeue};
 use super::statuses;
+use super::upkeep::Upkeep;
+use super::verdicts::Outcome;
 use crate::context::{Context, Document};
 use crate::labels::AGENT;
 use crate::live::{self, Said, Uptake};
@@ -57,7 +57,11 @@ async fn reconcile(guarded: Arc<GuardedAgent>, context: Arc<Context>) -> Result<
     if agent.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
-    let (namespace, name, uid) = (agent.namespace().unwrap_or_default(), agent.name_any(), agent.uid().unwrap_or_default());
+    let (namespace, name, uid) = (
+        agent.namespace().unwrap_or_default(),
+        agent.name_any(),
+        agent.uid().unwrap_or_default(),
+    );
     let made = names::agent(&name);
     let deployment = fetch_workload(&context, &namespace, &made, &agent.metadata).await?;
     let inputs = dereference::dereference(&context, agent.clone(), deployment.as_ref()).await?;
@@ -69,12 +73,19 @@ async fn reconcile(guarded: Arc<GuardedAgent>, context: Arc<Context>) -> Result<
         lists: live::AGENT,
         said: said(&agent),
     };
-    let Settled { outcome, deployment, config_digest, uptake } = act(&upkeep, inputs, deployment).await?;
+    let Settled {
+        outcome,
+        deployment,
+        config_digest,
+        uptake,
+    } = act(&upkeep, inputs, deployment).await?;
 
     let sets = context.world.replica_sets_of(&namespace, AGENT, &name);
     let pods = context.world.pods_of(&namespace, AGENT, &name);
     let (sets, pods) = (sets.iter().map(AsRef::as_ref), pods.iter().map(AsRef::as_ref));
-    let rollout = deployment.as_ref().map(|deployment| rollout::assess(deployment, sets, pods));
+    let rollout = deployment
+        .as_ref()
+        .map(|deployment| rollout::assess(deployment, sets, pods));
     let view = status::View {
         outcome: &outcome,
         issuer: issuer(&context, rollout.as_ref()).await?,
@@ -102,15 +113,32 @@ async fn act(
 ) -> Result<Settled, ReconcileError> {
     let context = upkeep.context;
     let agent = inputs.agent.clone();
-    let before = || agent.status.as_ref().and_then(|status| status.config_digest.clone());
+    let before = || {
+        agent
+            .status
+            .as_ref()
+            .and_then(|status| status.config_digest.clone())
+    };
     let (mut objects, unresolved, notes) = match plan(context, &inputs)? {
         Ok(plan) => plan,
-        Err(Rejected { problems, unresolved, principals }) => {
+        Err(Rejected {
+            problems,
+            unresolved,
+            principals,
+        }) => {
             // What runs keeps running; callers that were removed leave its lists all the same.
-            let valid: Vec<Value> = principals.iter().filter_map(|one| serde_json::to_value(one).ok()).collect();
+            let valid: Vec<Value> = principals
+                .iter()
+                .filter_map(|one| serde_json::to_value(one).ok())
+                .collect();
             upkeep.narrow(&valid).await?;
             let outcome = Outcome::Rejected { problems, unresolved };
-            return Ok(Settled { outcome, deployment, config_digest: before(), uptake: Uptake::default() });
+            return Ok(Settled {
+                outcome,
+                deployment,
+                config_digest: before(),
+                uptake: Uptake::default(),
+            });
         }
     };
     let written = match apply::surroundings(context, &objects).await {
@@ -130,7 +158,9 @@ async fn act(
         Ok(deployment) => deployment,
         Err(by) => return blocked(by, unresolved, deployment, before()),
     };
-    upkeep.refresh(&current, objects.live.data.as_ref().unwrap_or(&BTreeMap::new())).await?;
+    upkeep
+        .refresh(&current, objects.live.data.as_ref().unwrap_or(&BTreeMap::new()))
+        .await?;
     upkeep.prune([&objects.config.name_any(), &current]).await?;
     note(context, &agent, &inputs, &objects.config_digest).await;
     Ok(Settled {
@@ -149,7 +179,8 @@ fn plan(context: &Context, inputs: &Inputs) -> Result<Result<Plan, Rejected>, Re
         Ok(validated) => validated,
         Err(rejected) => return Ok(Err(rejected)),
     };
-    let objects = build::build(&validated, &context.install).map_err(|error| ReconcileError::Render(error.to_string()))?;
+    let objects = build::build(&validated, &context.install)
+        .map_err(|error| ReconcileError::Render(error.to_string()))?;
     Ok(Ok((objects, validated.unresolved, validated.notes)))
 }
 
@@ -162,7 +193,12 @@ fn blocked(
 ) -> Result<Settled, ReconcileError> {
     let by = for_people(by)?;
     let outcome = Outcome::Blocked { by, unresolved };
-    Ok(Settled { outcome, deployment, config_digest, uptake: Uptake::default() })
+    Ok(Settled {
+        outcome,
+        deployment,
+        config_digest,
+        uptake: Uptake::default(),
+    })
 }
 
 /// Notes of which servers the document was made, and wakes those that may be proved by it now.
@@ -173,13 +209,21 @@ async fn note(context: &Context, agent: &Agent, inputs: &Inputs, digest: &str) {
         .flatten()
         .filter_map(|server| Some((server.uid()?, server.metadata.generation?)))
         .collect();
-    let document = Document { digest: digest.to_owned(), servers };
+    let document = Document {
+        digest: digest.to_owned(),
+        servers,
+    };
     if !context.rendered.note(&agent.uid().unwrap_or_default(), document) {
         return;
     }
     let mut requests = context.requests.clone();
     for name in inputs.mcp_servers.keys() {
-        requests.send(Target::McpServer { namespace: agent.namespace().unwrap_or_default(), name: name.clone() }).await;
+        requests
+            .send(Target::McpServer {
+                namespace: agent.namespace().unwrap_or_default(),
+                name: name.clone(),
+            })
+            .await;
     }
 }
 

@@ -8,10 +8,10 @@ use kube::ResourceExt as _;
 
 use crate::conditions::{self, Truth, Verdict, kind, reason};
 use crate::context::Context;
-use crate::controllers::verdicts::{self, Issuer, Outcome};
-use crate::controllers::workload::SERVE_PORT;
 use crate::controllers::engine::ReconcileError;
 use crate::controllers::statuses::{self, New};
+use crate::controllers::verdicts::{self, Issuer, Outcome};
+use crate::controllers::workload::SERVE_PORT;
 use crate::labels::AGENT;
 use crate::names;
 use crate::rollout::Rollout;
@@ -61,12 +61,21 @@ pub(super) fn compute(agent: &Agent, view: &View<'_>, now: Timestamp) -> AgentSt
     let mut degraded = None;
     if let Some(message) = facts.rejection(view.config_digest.as_deref()) {
         let text = format!("the pod refused the new configuration and runs the one before: {message}");
-        degraded = Some(Verdict::holds(kind::DEGRADED, reason::REVISION_REJECTED, text.clone()));
+        degraded = Some(Verdict::holds(
+            kind::DEGRADED,
+            reason::REVISION_REJECTED,
+            text.clone(),
+        ));
         if !was_ready {
-            stalled = stalled.or_else(|| Some(Verdict::holds(kind::STALLED, reason::REVISION_REJECTED, text)));
+            stalled =
+                stalled.or_else(|| Some(Verdict::holds(kind::STALLED, reason::REVISION_REJECTED, text)));
         }
     } else if ready.truth == Truth::True && ready.reason == reason::SERVING && tools.truth != Truth::True {
-        degraded = Some(Verdict::holds(kind::DEGRADED, reason::TOOLS_NOT_READY, tools.message.clone()));
+        degraded = Some(Verdict::holds(
+            kind::DEGRADED,
+            reason::TOOLS_NOT_READY,
+            tools.message.clone(),
+        ));
     }
     let mut list = vec![accepted, resolved, identity, tools];
     list.extend(verdicts::settle(ready, stalled, was_ready));
@@ -78,7 +87,13 @@ pub(super) fn compute(agent: &Agent, view: &View<'_>, now: Timestamp) -> AgentSt
     AgentStatus {
         observed_generation: Some(generation),
         conditions: conditions::list(list, &before.conditions, generation, now),
-        url: exists.then(|| format!("https://{}:{}", names::service_host(&service, &namespace), SERVE_PORT)),
+        url: exists.then(|| {
+            format!(
+                "https://{}:{}",
+                names::service_host(&service, &namespace),
+                SERVE_PORT
+            )
+        }),
         spiffe_id: exists.then(|| view.spiffe_id.clone()),
         config_digest: view.config_digest.clone(),
         replicas: Some(view.rollout.map_or(0, |rollout| rollout.total)),
@@ -132,11 +147,16 @@ impl<'a> Facts<'a> {
             let current = |uid: &String| rollout.is_some_and(|rollout| rollout.is_current(uid));
             reported.pod_uid.as_ref().is_some_and(current)
         });
-        Self { reported, running: reported.and(status.running_digest.as_deref()) }
+        Self {
+            reported,
+            running: reported.and(status.running_digest.as_deref()),
+        }
     }
 
     fn missing_secrets(&self) -> &[String] {
-        self.reported.map(|reported| reported.missing_secrets.as_slice()).unwrap_or_default()
+        self.reported
+            .map(|reported| reported.missing_secrets.as_slice())
+            .unwrap_or_default()
     }
 
     fn pod_uid(&self) -> Option<&str> {
@@ -155,7 +175,9 @@ fn tools_ready(view: &View<'_>, facts: &Facts<'_>) -> Verdict {
     let mut unauthorized = false;
     for server in view.servers.iter().filter(|server| server.required) {
         let name = &server.name;
-        let seen = facts.reported.and_then(|reported| reported.servers.iter().find(|one| one.name == *name));
+        let seen = facts
+            .reported
+            .and_then(|reported| reported.servers.iter().find(|one| one.name == *name));
         match (seen, &server.verified) {
             (Some(seen), _) if seen.state == ReportedState::Connected => {}
             (None, Some(Ok(()))) => {}
@@ -166,7 +188,11 @@ fn tools_ready(view: &View<'_>, facts: &Facts<'_>) -> Verdict {
                     ReportedState::Connecting => "has not answered yet",
                     ReportedState::Connected | ReportedState::Failed => "does not answer",
                 };
-                let detail = seen.reason.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default();
+                let detail = seen
+                    .reason
+                    .as_deref()
+                    .map(|detail| format!(": {detail}"))
+                    .unwrap_or_default();
                 missing.push(format!("server `{name}` {why}{detail}"));
             }
             (None, Some(Err((not_ready, message)))) => {
@@ -179,7 +205,11 @@ fn tools_ready(view: &View<'_>, facts: &Facts<'_>) -> Verdict {
     if missing.is_empty() {
         return Verdict::holds(kind::TOOLS_READY, reason::SERVERS_READY, "");
     }
-    let reason = if unauthorized { reason::SERVER_UNAUTHORIZED } else { reason::SERVER_NOT_READY };
+    let reason = if unauthorized {
+        reason::SERVER_UNAUTHORIZED
+    } else {
+        reason::SERVER_NOT_READY
+    };
     Verdict::fails(kind::TOOLS_READY, reason, missing.join("; "))
 }
 
@@ -191,15 +221,21 @@ fn ready(
     was_ready: bool,
 ) -> Verdict {
     let progressing = |message: &str| Verdict::fails(kind::READY, reason::PROGRESSING, message);
-    let stopped = view.rollout.and_then(|rollout| verdicts::scaled_to_zero(rollout, agent.spec.suspend));
-    let suspended = accepted.truth == Truth::True && agent.spec.suspend && matches!(view.outcome, Outcome::Applied { .. });
+    let stopped = view
+        .rollout
+        .and_then(|rollout| verdicts::scaled_to_zero(rollout, agent.spec.suspend));
+    let suspended = accepted.truth == Truth::True
+        && agent.spec.suspend
+        && matches!(view.outcome, Outcome::Applied { .. });
     if let Some(stopped) = stopped.clone().filter(|_| suspended) {
         return stopped;
     }
     if let Some(not_ready) = verdicts::not_ready(view.outcome, accepted, resolved) {
         return not_ready;
     }
-    let Some(rollout) = view.rollout else { return progressing("the Deployment has not been created yet") };
+    let Some(rollout) = view.rollout else {
+        return progressing("the Deployment has not been created yet");
+    };
     if let Some(verdict) = stopped.or_else(|| verdicts::pods(rollout, was_ready)) {
         return verdict;
     }
@@ -226,7 +262,11 @@ fn ready(
 pub(super) fn servers(context: &Context, namespace: &str, spec: &AgentSpec) -> Vec<Server> {
     let verified = |name: &str| {
         let server = context.world.server(namespace, name)?;
-        let conditions = server.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let conditions = server
+            .status
+            .as_ref()
+            .map(|status| status.conditions.as_slice())
+            .unwrap_or_default();
         let current = conditions::find(conditions, kind::VERIFIED)
             .filter(|verified| verified.observed_generation == server.metadata.generation)?;
         Some(match current.status.as_str() {
@@ -239,7 +279,10 @@ pub(super) fn servers(context: &Context, namespace: &str, spec: &AgentSpec) -> V
         .map(|used| Server {
             name: used.name.clone(),
             required: used.required != Some(false),
-            verified: used.reference.as_ref().and_then(|reference| verified(&reference.name)),
+            verified: used
+                .reference
+                .as_ref()
+                .and_then(|reference| verified(&reference.name)),
         })
         .collect()
 }
@@ -250,7 +293,11 @@ pub(super) async fn write(context: &Context, agent: &Agent, view: &View<'_>) -> 
     statuses::write(context, agent, |agent| {
         let before = agent.status.clone().unwrap_or_default();
         let status = compute(agent, view, now);
-        (owned(&before) != status).then(|| New { before: before.conditions, conditions: status.conditions.clone(), status })
+        (owned(&before) != status).then(|| New {
+            before: before.conditions,
+            conditions: status.conditions.clone(),
+            status,
+        })
     })
     .await
 }

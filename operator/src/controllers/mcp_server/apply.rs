@@ -45,25 +45,53 @@ pub(super) async fn surroundings(context: &Context, objects: &Objects) -> Result
 /// # Errors
 /// As [`owned::apply`].
 pub(super) async fn workload(context: &Context, deployment: &Deployment) -> Result<Deployment, OwnedError> {
-    Ok(owned::apply(&context.client, &context.metrics, deployment).await?.live)
+    Ok(owned::apply(&context.client, &context.metrics, deployment)
+        .await?
+        .live)
 }
 
 /// Takes away what was made for a server that the operator ran and that runs elsewhere now.
 ///
 /// # Errors
 /// What the API server said.
-pub(super) async fn retire(context: &Context, namespace: &str, name: &str, owner_uid: &str) -> Result<(), OwnedError> {
-    let Context { client, metrics, world, .. } = context;
-    if world.deployments.get(&ObjectRef::new(name).within(namespace)).is_some() {
+pub(super) async fn retire(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+    owner_uid: &str,
+) -> Result<(), OwnedError> {
+    let Context {
+        client,
+        metrics,
+        world,
+        ..
+    } = context;
+    if world
+        .deployments
+        .get(&ObjectRef::new(name).within(namespace))
+        .is_some()
+    {
         owned::remove::<Deployment>(client, metrics, namespace, name, owner_uid).await?;
     }
-    if world.services.get(&ObjectRef::new(name).within(namespace)).is_some() {
+    if world
+        .services
+        .get(&ObjectRef::new(name).within(namespace))
+        .is_some()
+    {
         owned::remove::<Service>(client, metrics, namespace, name, owner_uid).await?;
     }
-    if world.policies.get(&ObjectRef::new(name).within(namespace)).is_some() {
+    if world
+        .policies
+        .get(&ObjectRef::new(name).within(namespace))
+        .is_some()
+    {
         owned::remove::<NetworkPolicy>(client, metrics, namespace, name, owner_uid).await?;
     }
-    if world.accounts.get(&ObjectRef::new(name).within(namespace)).is_some() {
+    if world
+        .accounts
+        .get(&ObjectRef::new(name).within(namespace))
+        .is_some()
+    {
         owned::remove::<ServiceAccount>(client, metrics, namespace, name, owner_uid).await?;
     }
     Ok(())

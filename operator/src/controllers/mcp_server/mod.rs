@@ -69,12 +69,20 @@ async fn reconcile(guarded: Arc<GuardedServer>, context: Arc<Context>) -> Result
         lists: live::BRIDGE,
         said: said(&server),
     };
-    let Settled { outcome, deployment, config_digest, uptake, url } = act(&upkeep, inputs, deployment).await?;
+    let Settled {
+        outcome,
+        deployment,
+        config_digest,
+        uptake,
+        url,
+    } = act(&upkeep, inputs, deployment).await?;
 
     let sets = context.world.replica_sets_of(&namespace, MCP_SERVER, &name);
     let pods = context.world.pods_of(&namespace, MCP_SERVER, &name);
     let (sets, pods) = (sets.iter().map(AsRef::as_ref), pods.iter().map(AsRef::as_ref));
-    let rollout = deployment.as_ref().map(|deployment| rollout::assess(deployment, sets, pods));
+    let rollout = deployment
+        .as_ref()
+        .map(|deployment| rollout::assess(deployment, sets, pods));
     let view = status::View {
         outcome: &outcome,
         issuer: match server.spec.deployment {
@@ -108,17 +116,40 @@ async fn act(
     let context = upkeep.context;
     let unchanged = |outcome, deployment, url: Option<String>| {
         let status = inputs.server.status.as_ref();
-        let address = || status.and_then(|status| status.address.as_ref()).map(|address| address.url.clone());
+        let address = || {
+            status
+                .and_then(|status| status.address.as_ref())
+                .map(|address| address.url.clone())
+        };
         let url = url.or_else(address).unwrap_or_default();
-        Settled { outcome, deployment, config_digest: None, uptake: Uptake::default(), url }
+        Settled {
+            outcome,
+            deployment,
+            config_digest: None,
+            uptake: Uptake::default(),
+            url,
+        }
     };
-    let Plan { objects, unresolved, notes, url } = match plan(context, &inputs)? {
+    let Plan {
+        objects,
+        unresolved,
+        notes,
+        url,
+    } = match plan(context, &inputs)? {
         Ok(plan) => plan,
-        Err(Rejected { problems, unresolved, allowed }) => {
+        Err(Rejected {
+            problems,
+            unresolved,
+            allowed,
+        }) => {
             // What runs keeps running; callers that were removed leave its list all the same.
             let valid: Vec<Value> = allowed.into_iter().map(Value::String).collect();
             upkeep.narrow(&valid).await?;
-            return Ok(unchanged(Outcome::Rejected { problems, unresolved }, deployment, None));
+            return Ok(unchanged(
+                Outcome::Rejected { problems, unresolved },
+                deployment,
+                None,
+            ));
         }
     };
     let Some(mut objects) = objects else {
@@ -128,7 +159,11 @@ async fn act(
     };
     let blocked = |by: OwnedError, unresolved, deployment| {
         let by = for_people(by)?;
-        Ok(unchanged(Outcome::Blocked { by, unresolved }, deployment, Some(url.clone())))
+        Ok(unchanged(
+            Outcome::Blocked { by, unresolved },
+            deployment,
+            Some(url.clone()),
+        ))
     };
     let written = match apply::surroundings(context, &objects).await {
         Ok(written) => written,
@@ -139,7 +174,11 @@ async fn act(
     if uptake.overdue && inputs.rolled_digest.as_ref() != Some(&objects.config_digest) {
         tracing::info!(event = "live.overdue", object.name = %current);
         inputs.rolled_digest = Some(objects.config_digest.clone());
-        if let Ok(Plan { objects: Some(rolling), .. }) = plan(context, &inputs)? {
+        if let Ok(Plan {
+            objects: Some(rolling),
+            ..
+        }) = plan(context, &inputs)?
+        {
             objects = rolling;
         }
     }
@@ -147,7 +186,9 @@ async fn act(
         Ok(deployment) => deployment,
         Err(by) => return blocked(by, unresolved, deployment),
     };
-    upkeep.refresh(&current, objects.live.data.as_ref().unwrap_or(&BTreeMap::new())).await?;
+    upkeep
+        .refresh(&current, objects.live.data.as_ref().unwrap_or(&BTreeMap::new()))
+        .await?;
     upkeep.prune([&objects.config.name_any(), &current]).await?;
     Ok(Settled {
         outcome: Outcome::Applied { unresolved, notes },
@@ -171,10 +212,21 @@ fn plan(context: &Context, inputs: &Inputs) -> Result<Result<Plan, Rejected>, Re
         Ok(validated) => validated,
         Err(rejected) => return Ok(Err(rejected)),
     };
-    let objects =
-        build::build(&validated, &context.install).map_err(|error| ReconcileError::Render(error.to_string()))?;
-    let Validated { subject: _, url, run: _, unresolved, notes } = validated;
-    Ok(Ok(Plan { objects, unresolved, notes, url }))
+    let objects = build::build(&validated, &context.install)
+        .map_err(|error| ReconcileError::Render(error.to_string()))?;
+    let Validated {
+        subject: _,
+        url,
+        run: _,
+        unresolved,
+        notes,
+    } = validated;
+    Ok(Ok(Plan {
+        objects,
+        unresolved,
+        notes,
+        url,
+    }))
 }
 
 fn said(server: &McpServer) -> Option<Said> {

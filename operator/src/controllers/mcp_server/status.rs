@@ -1,19 +1,19 @@
 //! The status of an McpServer: computed from what was applied, what its pods are, and what its bridge or the Agents
 //! that use it reported. Computing is pure.
 
+use agentd_crds::Agent;
 use agentd_crds::mcp_server::{Address, McpServer, McpServerStatus};
 use agentd_crds::shared::{Reported, ReportedServer, ReportedState};
-use agentd_crds::Agent;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
 use crate::conditions::{self, Truth, Verdict, find, kind, reason};
 use crate::context::{Context, Document};
+use crate::controllers::callers;
 use crate::controllers::engine::ReconcileError;
 use crate::controllers::statuses::{self, New};
 use crate::controllers::verdicts::{self, Issuer, Outcome};
-use crate::controllers::callers;
 use crate::rollout::Rollout;
 
 /// What a status is computed from.
@@ -54,11 +54,15 @@ pub(super) fn compute(server: &McpServer, view: &View<'_>, now: Timestamp) -> Mc
         Some(_) => operated(view, before, generation),
         None => remote(view, before, generation),
     };
-    let verified = verdicts.iter().any(|verdict| verdict.kind == kind::VERIFIED && verdict.truth == Truth::True);
+    let verified = verdicts
+        .iter()
+        .any(|verdict| verdict.kind == kind::VERIFIED && verdict.truth == Truth::True);
     McpServerStatus {
         observed_generation: Some(generation),
         conditions: conditions::list(verdicts, &before.conditions, generation, now),
-        address: verified.then(|| Address { url: view.url.clone() }),
+        address: verified.then(|| Address {
+            url: view.url.clone(),
+        }),
         ..McpServerStatus::default()
     }
 }
@@ -68,7 +72,8 @@ fn remote(view: &View<'_>, before: &McpServerStatus, generation: i64) -> Vec<Ver
     let accepted = verdicts::accepted(view.outcome);
     let resolved = verdicts::resolved(view.outcome, &[]);
     let verified = verified_by_users(&view.users, standing(&before.conditions, generation));
-    let ready = verdicts::not_ready(view.outcome, &accepted, &resolved).unwrap_or_else(|| ready_as(&verified));
+    let ready =
+        verdicts::not_ready(view.outcome, &accepted, &resolved).unwrap_or_else(|| ready_as(&verified));
     let stalled = verdicts::stalled(view.outcome, &accepted);
     let mut list = vec![accepted, resolved, verified];
     list.extend(verdicts::settle(ready, stalled, false));
@@ -83,37 +88,55 @@ fn operated(view: &View<'_>, before: &McpServerStatus, generation: i64) -> Vec<V
         reported.pod_uid.as_ref().is_some_and(current)
     });
     let accepted = verdicts::accepted(view.outcome);
-    let resolved = verdicts::resolved(view.outcome, reported.map(|r| r.missing_secrets.as_slice()).unwrap_or_default());
-    let identity = verdicts::identity(view.rollout, reported.and_then(|r| r.pod_uid.as_deref()), view.issuer);
+    let resolved = verdicts::resolved(
+        view.outcome,
+        reported.map(|r| r.missing_secrets.as_slice()).unwrap_or_default(),
+    );
+    let identity = verdicts::identity(
+        view.rollout,
+        reported.and_then(|r| r.pod_uid.as_deref()),
+        view.issuer,
+    );
     let serving = view.rollout.map(|rollout| verdicts::pods(rollout, was_ready));
-    let stopped = view.rollout.and_then(|rollout| verdicts::scaled_to_zero(rollout, false));
+    let stopped = view
+        .rollout
+        .and_then(|rollout| verdicts::scaled_to_zero(rollout, false));
     let available = match (&stopped, &serving) {
-        (Some(stopped), _) => Verdict::fails(kind::AVAILABLE, stopped.reason.clone(), stopped.message.clone()),
+        (Some(stopped), _) => {
+            Verdict::fails(kind::AVAILABLE, stopped.reason.clone(), stopped.message.clone())
+        }
         (None, Some(None)) => Verdict::holds(kind::AVAILABLE, reason::SERVING, ""),
         (None, Some(Some(not))) => Verdict::fails(kind::AVAILABLE, not.reason.clone(), not.message.clone()),
-        (None, None) => {
-            Verdict::fails(kind::AVAILABLE, reason::PROGRESSING, "the Deployment has not been created yet")
-        }
+        (None, None) => Verdict::fails(
+            kind::AVAILABLE,
+            reason::PROGRESSING,
+            "the Deployment has not been created yet",
+        ),
     };
     let verified = verified_by_bridge(reported, standing(&before.conditions, generation));
     let isolated = isolated(reported);
     let rejected = reported.and_then(|reported| reported.rejected.as_ref());
     let rejected = rejected.filter(|rejected| Some(&rejected.digest) == view.config_digest.as_ref());
 
-    let ready = verdicts::not_ready(view.outcome, &accepted, &resolved).or(stopped).unwrap_or_else(|| {
-        let running = reported.and_then(|reported| reported.running_digest.as_ref());
-        if available.truth != Truth::True {
-            Verdict::fails(kind::READY, available.reason.clone(), available.message.clone())
-        } else if !was_ready && running.is_some() && running != view.config_digest.as_ref() {
-            let message = "the bridge has not taken up the current configuration yet";
-            Verdict::fails(kind::READY, reason::PROGRESSING, message)
-        } else {
-            ready_as(&verified)
-        }
-    });
+    let ready = verdicts::not_ready(view.outcome, &accepted, &resolved)
+        .or(stopped)
+        .unwrap_or_else(|| {
+            let running = reported.and_then(|reported| reported.running_digest.as_ref());
+            if available.truth != Truth::True {
+                Verdict::fails(kind::READY, available.reason.clone(), available.message.clone())
+            } else if !was_ready && running.is_some() && running != view.config_digest.as_ref() {
+                let message = "the bridge has not taken up the current configuration yet";
+                Verdict::fails(kind::READY, reason::PROGRESSING, message)
+            } else {
+                ready_as(&verified)
+            }
+        });
     let stalled = verdicts::stalled(view.outcome, &accepted);
     let degraded = rejected.map(|rejected| {
-        let text = format!("the bridge refused the new configuration and runs the one before: {}", rejected.message);
+        let text = format!(
+            "the bridge refused the new configuration and runs the one before: {}",
+            rejected.message
+        );
         Verdict::holds(kind::DEGRADED, reason::REVISION_REJECTED, text)
     });
     let mut list = vec![accepted, resolved, identity, available, verified, isolated];
@@ -142,7 +165,8 @@ fn ready_as(verified: &Verdict) -> Verdict {
 fn verified_by_users(users: &[User], stood: bool) -> Verdict {
     let fails = |reason: &str, message: String| Verdict::fails(kind::VERIFIED, reason, message);
     if users.is_empty() {
-        let message = "no Agent uses this server yet, so nobody has proved it; reference it in an Agent's mcpServers";
+        let message =
+            "no Agent uses this server yet, so nobody has proved it; reference it in an Agent's mcpServers";
         return fails(reason::NOT_YET_USED, message.to_owned());
     }
     let counted: Vec<(&str, &ReportedServer)> = users
@@ -154,15 +178,29 @@ fn verified_by_users(users: &[User], stood: bool) -> Verdict {
     if first(ReportedState::Connected).is_some() {
         return Verdict::holds(kind::VERIFIED, reason::EXCHANGED, "");
     }
-    let detail = |seen: &ReportedServer| seen.reason.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
+    let detail = |seen: &ReportedServer| {
+        seen.reason
+            .as_deref()
+            .map(|text| format!(": {text}"))
+            .unwrap_or_default()
+    };
     if let Some((agent, seen)) = first(ReportedState::Unauthorized) {
-        let text = format!("Agent `{agent}` is answered with 401 or 403; check auth and headers{}", detail(seen));
+        let text = format!(
+            "Agent `{agent}` is answered with 401 or 403; check auth and headers{}",
+            detail(seen)
+        );
         return fails(reason::SERVER_UNAUTHORIZED, text);
     }
     if let Some((agent, seen)) = first(ReportedState::Failed) {
-        return fails(reason::SERVER_NOT_READY, format!("Agent `{agent}` gets no MCP answer{}", detail(seen)));
+        return fails(
+            reason::SERVER_NOT_READY,
+            format!("Agent `{agent}` gets no MCP answer{}", detail(seen)),
+        );
     }
-    fails(reason::PROGRESSING, "no Agent that uses this server has reported about its current spec yet".to_owned())
+    fails(
+        reason::PROGRESSING,
+        "no Agent that uses this server has reported about its current spec yet".to_owned(),
+    )
 }
 
 /// The bridge proves its own server. What it said before stands while its pod has said nothing yet.
@@ -175,16 +213,21 @@ fn verified_by_bridge(reported: Option<&Reported>, stood: bool) -> Verdict {
             fails(reason::NOT_REPORTED, "the bridge has not reported yet".to_owned())
         };
     };
-    let detail = seen.reason.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
+    let detail = seen
+        .reason
+        .as_deref()
+        .map(|text| format!(": {text}"))
+        .unwrap_or_default();
     match seen.state {
         ReportedState::Connected => Verdict::holds(kind::VERIFIED, reason::EXCHANGED, ""),
         ReportedState::Unauthorized => fails(
             reason::SERVER_UNAUTHORIZED,
             format!("the server answers the bridge with 401 or 403; it must let loopback in{detail}"),
         ),
-        ReportedState::Failed => {
-            fails(reason::SERVER_NOT_READY, format!("the server gives no MCP answer on its port and path{detail}"))
-        }
+        ReportedState::Failed => fails(
+            reason::SERVER_NOT_READY,
+            format!("the server gives no MCP answer on its port and path{detail}"),
+        ),
         ReportedState::Connecting => fails(reason::PROGRESSING, "the bridge is trying the server".to_owned()),
     }
 }
@@ -197,7 +240,11 @@ fn isolated(reported: Option<&Reported>) -> Verdict {
             "the server also answers on the pod's own address, past the bridge; let it bind 127.0.0.1, or rely on a CNI that enforces NetworkPolicy",
         ),
         Some(false) => Verdict::holds(kind::ISOLATED, reason::LOOPBACK_ONLY, ""),
-        None => Verdict::unknown(kind::ISOLATED, reason::NOT_REPORTED, "the bridge has not reported yet"),
+        None => Verdict::unknown(
+            kind::ISOLATED,
+            reason::NOT_REPORTED,
+            "the bridge has not reported yet",
+        ),
     }
 }
 
@@ -213,7 +260,12 @@ fn owned(status: &McpServerStatus) -> McpServerStatus {
         resource_count: _,
         reported: _,
     } = status.clone();
-    McpServerStatus { observed_generation, conditions, address, ..McpServerStatus::default() }
+    McpServerStatus {
+        observed_generation,
+        conditions,
+        address,
+        ..McpServerStatus::default()
+    }
 }
 
 /// The Agents that use the server and what they say of it.
@@ -223,7 +275,13 @@ pub(super) fn users(context: &Context, server: &McpServer) -> Vec<User> {
         .iter()
         .filter(|agent| !agent.spec.suspend && agent.metadata.deletion_timestamp.is_none())
         .filter(|agent| callers::references(agent, server) && callers::admits(server, agent))
-        .map(|agent| user(agent, server, context.rendered.get(&agent.uid().unwrap_or_default())))
+        .map(|agent| {
+            user(
+                agent,
+                server,
+                context.rendered.get(&agent.uid().unwrap_or_default()),
+            )
+        })
         .collect()
 }
 
@@ -234,21 +292,38 @@ fn user(agent: &Agent, server: &McpServer, document: Option<Document>) -> User {
     });
     let status = agent.status.as_ref();
     let reported = status.and_then(|status| status.reported.as_ref());
-    let seen = reported.and_then(|reported| reported.servers.iter().find(|seen| Some(seen.name.as_str()) == name));
+    let seen = reported.and_then(|reported| {
+        reported
+            .servers
+            .iter()
+            .find(|seen| Some(seen.name.as_str()) == name)
+    });
     let current = document.map(|document| {
         document.servers.get(&server.uid().unwrap_or_default()) == server.metadata.generation.as_ref()
             && status.and_then(|status| status.running_digest.as_ref()) == Some(&document.digest)
     });
-    User { agent: agent.name_any(), seen: seen.cloned(), current }
+    User {
+        agent: agent.name_any(),
+        seen: seen.cloned(),
+        current,
+    }
 }
 
 /// Writes the status when it says something new.
-pub(super) async fn write(context: &Context, server: &McpServer, view: &View<'_>) -> Result<(), ReconcileError> {
+pub(super) async fn write(
+    context: &Context,
+    server: &McpServer,
+    view: &View<'_>,
+) -> Result<(), ReconcileError> {
     let now = context.clock.now();
     statuses::write(context, server, |server| {
         let before = server.status.clone().unwrap_or_default();
         let status = compute(server, view, now);
-        (owned(&before) != status).then(|| New { before: before.conditions, conditions: status.conditions.clone(), status })
+        (owned(&before) != status).then(|| New {
+            before: before.conditions,
+            conditions: status.conditions.clone(),
+            status,
+        })
     })
     .await
 }
