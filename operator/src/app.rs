@@ -148,7 +148,13 @@ impl Controllers {
         readiness.block(CRDS, "not looked for yet");
         let reports = Listener::bind(args.reports).await?;
         let admin = Admin::bind(args.admin, readiness.clone(), registry).await?;
-        Ok(Self { args, admin, reports, readiness, metrics })
+        Ok(Self {
+            args,
+            admin,
+            reports,
+            readiness,
+            metrics,
+        })
     }
 
     /// Where pods report.
@@ -172,7 +178,13 @@ impl Controllers {
     /// # Errors
     /// When the lease is lost, or something is wrong that only a new start with other values can mend.
     pub async fn serve(self, drain: Watch) -> Result<(), AppError> {
-        let Self { args, admin, reports, readiness, metrics } = self;
+        let Self {
+            args,
+            admin,
+            reports,
+            readiness,
+            metrics,
+        } = self;
         let (leader, is_leader) = watch::channel(None);
         let admin = admin.serve(drain.clone());
         let reports = reports.serve(is_leader, drain.clone());
@@ -204,8 +216,16 @@ async fn work(
     let cluster_role = format!("agentd:{}:{}:controllers", args.namespace, args.release);
     let owner = leadership::cluster_role_owner(&args.client, &cluster_role).await;
     let lease = format!("{}-controllers", args.release);
-    let identity = args.pod_name.clone().unwrap_or_else(|| agentd_base::id::uuids().next());
-    let candidate = Candidate { namespace: args.namespace.clone(), lease, identity, owner };
+    let identity = args
+        .pod_name
+        .clone()
+        .unwrap_or_else(|| agentd_base::id::uuids().next());
+    let candidate = Candidate {
+        namespace: args.namespace.clone(),
+        lease,
+        identity,
+        owner,
+    };
     let mut election = tokio::select! {
         election = elect(&args.client, &candidate) => election,
         () = drain.signaled() => return Ok(()),
@@ -233,9 +253,15 @@ async fn work(
 async fn crds(client: &Client, readiness: &Readiness) {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for name in [agentd_crds::Agent::crd_name(), agentd_crds::McpServer::crd_name()] {
-        let missing = format!("CustomResourceDefinition {name} is not installed; install the chart agentd-crds");
+        let missing =
+            format!("CustomResourceDefinition {name} is not installed; install the chart agentd-crds");
         loop {
-            match timeout(CRD_PATIENCE, await_condition(api.clone(), name, is_crd_established())).await {
+            match timeout(
+                CRD_PATIENCE,
+                await_condition(api.clone(), name, is_crd_established()),
+            )
+            .await
+            {
                 Ok(Ok(_)) => break,
                 Ok(Err(error)) => {
                     tracing::warn!(event = "crds.fail", name, error = %error);
@@ -255,7 +281,9 @@ async fn elect(client: &Client, candidate: &Candidate) -> Election {
     loop {
         match Election::start(client.clone(), candidate).await {
             Ok(election) => return election,
-            Err(error) => tracing::warn!(event = "lease.fail", error = %error, error.class = error.class().label()),
+            Err(error) => {
+                tracing::warn!(event = "lease.fail", error = %error, error.class = error.class().label())
+            }
         }
         sleep(RETRY).await;
     }
@@ -299,12 +327,25 @@ async fn lead(
         filled = world.ready() => if !filled { return Err(AppError::Ended("a watch")) },
         () = drain.signaled() => return Ok(()),
     }
-    tracing::info!(event = "stores.filled", agents = world.agents.len(), mcp_servers = world.servers.len());
-    leader.send_replace(Some(Service { desk: Arc::new(Desk::new(context.clone())), identity: identity.clone() }));
+    tracing::info!(
+        event = "stores.filled",
+        agents = world.agents.len(),
+        mcp_servers = world.servers.len()
+    );
+    leader.send_replace(Some(Service {
+        desk: Arc::new(Desk::new(context.clone())),
+        identity: identity.clone(),
+    }));
 
     let until = |mut drain: Watch| async move { drain.signaled().await };
-    let agents = agent::run(context.clone(), queues.agents.take_until(Box::pin(until(drain.clone()))));
-    let servers = mcp_server::run(context.clone(), queues.servers.take_until(Box::pin(until(drain.clone()))));
+    let agents = agent::run(
+        context.clone(),
+        queues.agents.take_until(Box::pin(until(drain.clone()))),
+    );
+    let servers = mcp_server::run(
+        context.clone(),
+        queues.servers.take_until(Box::pin(until(drain.clone()))),
+    );
     let beside = async {
         tokio::select! {
             () = bundle::publish(context.clone(), candidate.owner, queues.bundles) => AppError::Ended("the bundles"),
@@ -324,7 +365,14 @@ async fn lead(
 
 /// The authority, made if it is not there; asked for until the API server answers.
 async fn authority(args: &ControllersArgs, events: &Events) -> Result<Authority, AppError> {
-    let ControllersArgs { client, namespace, release, trust_domain, clock, .. } = args;
+    let ControllersArgs {
+        client,
+        namespace,
+        release,
+        trust_domain,
+        clock,
+        ..
+    } = args;
     loop {
         match authority_store::ensure(client, namespace, release, trust_domain.as_ref(), clock.now()).await {
             Ok(ensured) => {
@@ -336,7 +384,10 @@ async fn authority(args: &ControllersArgs, events: &Events) -> Result<Authority,
                         namespace: Some(namespace.clone()),
                         ..ObjectMeta::default()
                     };
-                    let secret = Secret { metadata, ..Secret::default() };
+                    let secret = Secret {
+                        metadata,
+                        ..Secret::default()
+                    };
                     tracing::error!(event = "authority.lost", message = note);
                     events.warning(&secret, "AuthorityLost", "Ensure", note).await;
                 }
@@ -345,8 +396,12 @@ async fn authority(args: &ControllersArgs, events: &Events) -> Result<Authority,
                 );
                 return Ok(ensured.authority);
             }
-            Err(error) if matches!(error.class(), Class::Invalid | Class::Internal) => return Err(error.into()),
-            Err(error) => tracing::warn!(event = "authority.fail", error = %error, error.class = error.class().label()),
+            Err(error) if matches!(error.class(), Class::Invalid | Class::Internal) => {
+                return Err(error.into());
+            }
+            Err(error) => {
+                tracing::warn!(event = "authority.fail", error = %error, error.class = error.class().label())
+            }
         }
         sleep(RETRY).await;
     }
@@ -394,8 +449,12 @@ async fn renew_own(
 
 /// Keeps the label by which the report Service finds this pod; nothing to do outside a cluster.
 async fn label(args: &ControllersArgs) {
-    let Some(pod) = args.pod_name.clone() else { return futures::future::pending().await };
-    let selector =
-        format!("app.kubernetes.io/instance={},app.kubernetes.io/component=controllers", args.release);
+    let Some(pod) = args.pod_name.clone() else {
+        return futures::future::pending().await;
+    };
+    let selector = format!(
+        "app.kubernetes.io/instance={},app.kubernetes.io/component=controllers",
+        args.release
+    );
     leadership::label_own_pod(args.client.clone(), args.namespace.clone(), pod, selector).await;
 }

@@ -69,7 +69,10 @@ async fn sync(context: &Context, owner: Option<&OwnerReference>) -> bool {
                     "ConfigMap `{BUNDLE_CONFIG_MAP}` is not this install's, so callers here get no trust bundle; \
                      rename it"
                 );
-                context.events.warning(&map, "BundleNameTaken", "Publish", &note).await;
+                context
+                    .events
+                    .warning(&map, "BundleNameTaken", "Publish", &note)
+                    .await;
             }
             Err(error) => {
                 tracing::warn!(event = "bundle.publish.fail", object.namespace = %namespace, error = %error, error.class = error.class().label());
@@ -80,7 +83,10 @@ async fn sync(context: &Context, owner: Option<&OwnerReference>) -> bool {
     for map in context.world.config_maps.state() {
         let namespace = map.namespace().unwrap_or_default();
         let candidate = map.metadata.name.as_deref() == Some(BUNDLE_CONFIG_MAP)
-            && map.labels().get(MANAGED_BY).is_some_and(|value| value == MANAGED_BY_VALUE);
+            && map
+                .labels()
+                .get(MANAGED_BY)
+                .is_some_and(|value| value == MANAGED_BY_VALUE);
         if candidate
             && !wanted.contains(&namespace)
             && let Err(error) = retire(context, &namespace).await
@@ -123,32 +129,55 @@ fn build(
         metadata: ObjectMeta {
             name: Some(BUNDLE_CONFIG_MAP.to_owned()),
             namespace: Some(namespace.to_owned()),
-            labels: Some(BTreeMap::from([(MANAGED_BY.to_owned(), MANAGED_BY_VALUE.to_owned())])),
+            labels: Some(BTreeMap::from([(
+                MANAGED_BY.to_owned(),
+                MANAGED_BY_VALUE.to_owned(),
+            )])),
             owner_references: owner.map(|owner| vec![owner.clone()]),
             ..ObjectMeta::default()
         },
-        data: Some(data.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+        data: Some(
+            data.into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect(),
+        ),
         ..ConfigMap::default()
     })
 }
 
 /// This install's are those with its audience: nothing else says so once the release was installed anew.
 fn standing(live: &Value, wanted: &Value) -> Standing {
-    let audience = |map: &Value| map.pointer("/data/audience").and_then(Value::as_str).map(str::to_owned);
-    let label = |map: &Value| map.pointer("/metadata/labels").and_then(|labels| labels.get(MANAGED_BY)).cloned();
+    let audience = |map: &Value| {
+        map.pointer("/data/audience")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let label = |map: &Value| {
+        map.pointer("/metadata/labels")
+            .and_then(|labels| labels.get(MANAGED_BY))
+            .cloned()
+    };
     let same = audience(live).is_some() && audience(live) == audience(wanted) && label(live) == label(wanted);
     if same { Standing::Ours } else { Standing::Foreign }
 }
 
 async fn retire(context: &Context, namespace: &str) -> Result<(), kube::Error> {
     let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), namespace);
-    let Some(map) = maps.get_opt(BUNDLE_CONFIG_MAP).await? else { return Ok(()) };
+    let Some(map) = maps.get_opt(BUNDLE_CONFIG_MAP).await? else {
+        return Ok(());
+    };
     let audience = map.data.as_ref().and_then(|data| data.get(AUDIENCE));
     if audience != Some(&context.install.audience()) {
         return Ok(());
     }
-    let preconditions = Preconditions { uid: map.meta().uid.clone(), resource_version: None };
-    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    let preconditions = Preconditions {
+        uid: map.meta().uid.clone(),
+        resource_version: None,
+    };
+    let params = DeleteParams {
+        preconditions: Some(preconditions),
+        ..DeleteParams::default()
+    };
     match maps.delete(BUNDLE_CONFIG_MAP, &params).await {
         Ok(_) => {
             context.metrics.wrote("ConfigMap");
@@ -168,10 +197,20 @@ mod tests {
     #[test]
     fn bundles_follow_the_callers() {
         let account = |namespace: &str, label: Value| -> PartialObjectMeta<ServiceAccount> {
-            serde_json::from_value(json!({"metadata": {"name": "x", "namespace": namespace, "labels": {CALLER: label}}})).unwrap()
+            serde_json::from_value(
+                json!({"metadata": {"name": "x", "namespace": namespace, "labels": {CALLER: label}}}),
+            )
+            .unwrap()
         };
-        let accounts = [account("a", json!("true")), account("b", json!("false")), account("c", json!("true"))];
-        assert_eq!(namespaces("install", &accounts), BTreeSet::from(["a", "c", "install"].map(str::to_owned)));
+        let accounts = [
+            account("a", json!("true")),
+            account("b", json!("false")),
+            account("c", json!("true")),
+        ];
+        assert_eq!(
+            namespaces("install", &accounts),
+            BTreeSet::from(["a", "c", "install"].map(str::to_owned))
+        );
     }
 
     #[test]
@@ -179,7 +218,10 @@ mod tests {
         let map = |audience: &str, label: &str| json!({"metadata": {"labels": {MANAGED_BY: label}}, "data": {"audience": audience}});
         let ours = map("agentd:n/r", MANAGED_BY_VALUE);
         assert_eq!(standing(&ours, &ours), Standing::Ours);
-        assert_eq!(standing(&map("agentd:n/other", MANAGED_BY_VALUE), &ours), Standing::Foreign);
+        assert_eq!(
+            standing(&map("agentd:n/other", MANAGED_BY_VALUE), &ours),
+            Standing::Foreign
+        );
         assert_eq!(standing(&map("agentd:n/r", "Helm"), &ours), Standing::Foreign);
         assert_eq!(standing(&json!({"metadata": {}}), &ours), Standing::Foreign);
     }

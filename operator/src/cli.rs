@@ -34,7 +34,13 @@ const READ_DEADLINE: Std = Std::from_secs(310);
 #[command(name = "agentd-operator", version, about)]
 struct Cli {
     /// How much is logged.
-    #[arg(long, env = "AGENTD_LOG_LEVEL", value_enum, default_value = "info", global = true)]
+    #[arg(
+        long,
+        env = "AGENTD_LOG_LEVEL",
+        value_enum,
+        default_value = "info",
+        global = true
+    )]
     log_level: LogLevel,
     #[command(subcommand)]
     command: Command,
@@ -148,7 +154,11 @@ pub fn main() -> ExitCode {
         Err(error) => {
             let class = error.class();
             tracing::error!(event = "proc.exit", error = %error, error.class = class.label());
-            ExitCode::from(if class == Class::Invalid { exit::CONFIG } else { exit::FAILURE })
+            ExitCode::from(if class == Class::Invalid {
+                exit::CONFIG
+            } else {
+                exit::FAILURE
+            })
         }
     }
 }
@@ -158,10 +168,15 @@ fn run(command: Command) -> Result<(), CliError> {
     runtime.block_on(async {
         let drain = Drain::new();
         let watch = drain.watch();
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let (mut terminate, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let process = tokio::spawn(process(command, watch));
         let ended = process.abort_handle();
-        let mut process = Box::pin(async { process.await.map_err(|error| CliError::Client(error.to_string()))? });
+        let mut process = Box::pin(async {
+            process
+                .await
+                .map_err(|error| CliError::Client(error.to_string()))?
+        });
         tokio::select! {
             result = &mut process => return result,
             _ = terminate.recv() => {}
@@ -179,13 +194,24 @@ fn run(command: Command) -> Result<(), CliError> {
 }
 
 async fn process(command: Command, drain: Watch) -> Result<(), CliError> {
-    let mut config = kube::Config::infer().await.map_err(|error| CliError::Client(error.to_string()))?;
+    let mut config = kube::Config::infer()
+        .await
+        .map_err(|error| CliError::Client(error.to_string()))?;
     config.connect_timeout = Some(CONNECT_DEADLINE);
     config.read_timeout = Some(READ_DEADLINE);
     let client = Client::try_from(config).map_err(|error| CliError::Client(error.to_string()))?;
     match command {
         Command::Controllers(Controllers {
-            common: Common { release, namespace, trust_domain, cluster_domain, svid_ttl, admin, pod_name },
+            common:
+                Common {
+                    release,
+                    namespace,
+                    trust_domain,
+                    cluster_domain,
+                    svid_ttl,
+                    admin,
+                    pod_name,
+                },
             agent_image,
             image_pull_policy,
             default_image_pull_secrets,
@@ -200,7 +226,10 @@ async fn process(command: Command, drain: Watch) -> Result<(), CliError> {
                 cluster_domain,
                 agent_image,
                 image_pull_policy,
-                image_pull_secrets: default_image_pull_secrets.into_iter().filter(|name| !name.is_empty()).collect(),
+                image_pull_secrets: default_image_pull_secrets
+                    .into_iter()
+                    .filter(|name| !name.is_empty())
+                    .collect(),
                 fs_group,
                 svid_ttl,
                 reports,
@@ -212,7 +241,16 @@ async fn process(command: Command, drain: Watch) -> Result<(), CliError> {
         }
         Command::Issuer(Issuer {
             // The trust domain is read with the CA.
-            common: Common { release, namespace, trust_domain: _, cluster_domain, svid_ttl, admin, pod_name },
+            common:
+                Common {
+                    release,
+                    namespace,
+                    trust_domain: _,
+                    cluster_domain,
+                    svid_ttl,
+                    admin,
+                    pod_name,
+                },
             listen,
         }) => {
             let args = IssuerArgs {
@@ -240,7 +278,11 @@ fn log(level: LogLevel) {
     };
     // The libraries' own words help at debug only; the lease library logs each renewal.
     let filter = format!("warn,agentd_operator={level}");
-    let filter = if level == "debug" { "info,agentd_operator=debug".to_owned() } else { filter };
+    let filter = if level == "debug" {
+        "info,agentd_operator=debug".to_owned()
+    } else {
+        filter
+    };
     tracing_subscriber::fmt()
         .json()
         .flatten_event(true)
@@ -254,7 +296,9 @@ fn every(port: u16) -> SocketAddr {
 }
 
 fn svid_ttl(text: &str) -> Result<Std, String> {
-    let Duration(ttl) = text.parse().map_err(|error: agentd_base::duration::ParseError| error.to_string())?;
+    let Duration(ttl) = text
+        .parse()
+        .map_err(|error: agentd_base::duration::ParseError| error.to_string())?;
     if ttl < SVID_TTL.0 || ttl > SVID_TTL.1 {
         return Err("an SVID lives from 1h to 24h".to_owned());
     }
@@ -282,9 +326,14 @@ mod tests {
             "--default-image-pull-secrets=a,b",
             "--fs-group=false",
         ]);
-        let Command::Controllers(args) = cli.unwrap().command else { panic!("another command") };
+        let Command::Controllers(args) = cli.unwrap().command else {
+            panic!("another command")
+        };
         assert_eq!(args.common.svid_ttl, Std::from_secs(7200));
-        assert_eq!((args.fs_group, args.default_image_pull_secrets), (false, vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(
+            (args.fs_group, args.default_image_pull_secrets),
+            (false, vec!["a".to_owned(), "b".to_owned()])
+        );
         assert_eq!(args.reports, every(8444));
     }
 

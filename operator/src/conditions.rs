@@ -147,28 +147,38 @@ pub struct Verdict {
 impl Verdict {
     /// It holds.
     pub fn holds(kind: &'static str, reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { kind, truth: Truth::True, reason: reason.into(), message: message.into() }
+        Self {
+            kind,
+            truth: Truth::True,
+            reason: reason.into(),
+            message: message.into(),
+        }
     }
 
     /// It does not hold.
     pub fn fails(kind: &'static str, reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { kind, truth: Truth::False, reason: reason.into(), message: message.into() }
+        Self {
+            kind,
+            truth: Truth::False,
+            reason: reason.into(),
+            message: message.into(),
+        }
     }
 
     /// Nobody knows yet.
     pub fn unknown(kind: &'static str, reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { kind, truth: Truth::Unknown, reason: reason.into(), message: message.into() }
+        Self {
+            kind,
+            truth: Truth::Unknown,
+            reason: reason.into(),
+            message: message.into(),
+        }
     }
 }
 
 /// The list for a status: `verdicts` in the fixed order, each with the transition time that `before` gives it. A type
 /// without a verdict is left out.
-pub fn list(
-    verdicts: Vec<Verdict>,
-    before: &[Condition],
-    generation: i64,
-    now: Timestamp,
-) -> Vec<Condition> {
+pub fn list(verdicts: Vec<Verdict>, before: &[Condition], generation: i64, now: Timestamp) -> Vec<Condition> {
     let mut conditions: Vec<Condition> = verdicts
         .into_iter()
         .map(|verdict| {
@@ -180,7 +190,8 @@ pub fn list(
                 reason: verdict.reason,
                 message: clip(&verdict.message, MESSAGE_CHARS),
                 observed_generation: Some(generation),
-                last_transition_time: kept.map_or_else(|| Time(seconds(now)), |old| old.last_transition_time.clone()),
+                last_transition_time: kept
+                    .map_or_else(|| Time(seconds(now)), |old| old.last_transition_time.clone()),
             }
         })
         .collect();
@@ -234,7 +245,10 @@ mod tests {
             Verdict::holds(kind::ACCEPTED, "B", ""),
         ];
         let conditions = list(verdicts, &[], 1, at(1));
-        assert_eq!(conditions.iter().map(|c| c.type_.as_str()).collect::<Vec<_>>(), ["Accepted", "Ready"]);
+        assert_eq!(
+            conditions.iter().map(|c| c.type_.as_str()).collect::<Vec<_>>(),
+            ["Accepted", "Ready"]
+        );
         assert_eq!(conditions[1].message.chars().count(), MESSAGE_CHARS);
         assert!(!conditions[1].message.contains('\n'));
     }

@@ -38,7 +38,9 @@ pub struct Context {
 
 impl std::fmt::Debug for Context {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Context").field("install", &self.install).finish_non_exhaustive()
+        f.debug_struct("Context")
+            .field("install", &self.install)
+            .finish_non_exhaustive()
     }
 }
 
@@ -75,12 +77,19 @@ impl Rendered {
 
     /// The document of the Agent with this UID, if this process made it.
     pub fn get(&self, agent_uid: &str) -> Option<Document> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(agent_uid).cloned()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(agent_uid)
+            .cloned()
     }
 
     /// Forgets all Agents but these.
     pub fn retain(&self, is_there: impl Fn(&str) -> bool) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|uid, _| is_there(uid));
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|uid, _| is_there(uid));
     }
 }
 

@@ -4,8 +4,8 @@
 
 use agentd_base::text::clip;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube_runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource};
+use kube_runtime::events::{Event, EventType, Recorder, Reporter};
 
 /// The name under which Events appear.
 const CONTROLLER: &str = "agentd-operator";
@@ -25,20 +25,47 @@ impl std::fmt::Debug for Events {
 impl Events {
     /// One per process. `instance` is the pod's name.
     pub fn new(client: Client, instance: Option<String>) -> Self {
-        Self(Recorder::new(client, Reporter { controller: CONTROLLER.to_owned(), instance }))
+        Self(Recorder::new(
+            client,
+            Reporter {
+                controller: CONTROLLER.to_owned(),
+                instance,
+            },
+        ))
     }
 
     /// Something happened as it should.
-    pub async fn normal<K: Resource<DynamicType = ()>>(&self, object: &K, reason: &str, action: &str, note: &str) {
-        self.publish(EventType::Normal, object.object_ref(&()), reason, action, note).await;
+    pub async fn normal<K: Resource<DynamicType = ()>>(
+        &self,
+        object: &K,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) {
+        self.publish(EventType::Normal, object.object_ref(&()), reason, action, note)
+            .await;
     }
 
     /// Something that a person should look at.
-    pub async fn warning<K: Resource<DynamicType = ()>>(&self, object: &K, reason: &str, action: &str, note: &str) {
-        self.publish(EventType::Warning, object.object_ref(&()), reason, action, note).await;
+    pub async fn warning<K: Resource<DynamicType = ()>>(
+        &self,
+        object: &K,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) {
+        self.publish(EventType::Warning, object.object_ref(&()), reason, action, note)
+            .await;
     }
 
-    async fn publish(&self, type_: EventType, regarding: ObjectReference, reason: &str, action: &str, note: &str) {
+    async fn publish(
+        &self,
+        type_: EventType,
+        regarding: ObjectReference,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) {
         let event = Event {
             type_,
             reason: reason.to_owned(),

@@ -14,10 +14,10 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams};
 use kube::core::PartialObjectMeta;
-use kube_runtime::WatchStreamExt as _;
-use kube_runtime::watcher::{self, watcher};
 use kube::{Client, Resource as _, ResourceExt as _};
 use kube_lease_manager::{LeaseManager, LeaseManagerBuilder, LeaseManagerError};
+use kube_runtime::WatchStreamExt as _;
+use kube_runtime::watcher::{self, watcher};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -95,7 +95,11 @@ impl Election {
             spec: None,
         };
         leases
-            .patch(&candidate.lease, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&lease))
+            .patch(
+                &candidate.lease,
+                &PatchParams::apply(FIELD_MANAGER).force(),
+                &Patch::Apply(&lease),
+            )
             .await
             .map_err(Box::new)?;
         let manager = LeaseManagerBuilder::new(client, &candidate.lease)
@@ -132,7 +136,10 @@ impl Election {
     /// Gives the lease back, so that the next process need not wait for its end.
     pub async fn release(self) {
         drop(self.leads);
-        if !matches!(tokio::time::timeout(RELEASE_LIMIT, self.task).await, Ok(Ok(Ok(_)))) {
+        if !matches!(
+            tokio::time::timeout(RELEASE_LIMIT, self.task).await,
+            Ok(Ok(Ok(_)))
+        ) {
             tracing::warn!(event = "lease.release.fail");
         }
     }
@@ -189,7 +196,10 @@ pub async fn label_own_pod(client: Client, namespace: String, own_pod: String, s
             _ => continue,
         };
         let patch = json!({"metadata": {"labels": {LEADER: value}}});
-        match pods.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+        match pods
+            .patch_metadata(&name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+        {
             Ok(_) => tracing::info!(event = "leader.label", object.name = %name, leads = name == own_pod),
             Err(error) => tracing::warn!(event = "leader.label.fail", object.name = %name, error = %error),
         }

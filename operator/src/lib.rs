@@ -18,7 +18,7 @@ pub mod metrics;
 pub mod names;
 pub mod owned;
 pub mod problem;
-pub mod rollout;
 pub mod reports;
+pub mod rollout;
 pub mod server;
 pub mod world;

@@ -35,9 +35,15 @@ pub struct Lists {
 }
 
 /// An agent's.
-pub const AGENT: Lists = Lists { file: "agentd.json", path: &["a2a", "principals"] };
+pub const AGENT: Lists = Lists {
+    file: "agentd.json",
+    path: &["a2a", "principals"],
+};
 /// A bridge's.
-pub const BRIDGE: Lists = Lists { file: "bridge.json", path: &["allowed"] };
+pub const BRIDGE: Lists = Lists {
+    file: "bridge.json",
+    path: &["allowed"],
+};
 
 impl Lists {
     /// The folder of an earlier revision with bundle and callers of `fresh`; `None` when it has them already.
@@ -49,7 +55,11 @@ impl Lists {
     /// The folder with the current bundle and with those callers only that are in `valid`; `None` when nothing
     /// changes.
     pub fn narrowed(self, old: &Data, valid: &[Value], bundle: &str) -> Option<Data> {
-        let kept = self.list(old.get(self.file)?)?.into_iter().filter(|entry| valid.contains(entry)).collect();
+        let kept = self
+            .list(old.get(self.file)?)?
+            .into_iter()
+            .filter(|entry| valid.contains(entry))
+            .collect();
         self.with(old, kept, bundle)
     }
 
@@ -60,7 +70,10 @@ impl Lists {
             let mut document: Value = serde_json::from_str(text).ok()?;
             let mut place = &mut document;
             for key in self.path {
-                place = place.as_object_mut()?.entry(*key).or_insert_with(|| Value::Object(Map::new()));
+                place = place
+                    .as_object_mut()?
+                    .entry(*key)
+                    .or_insert_with(|| Value::Object(Map::new()));
             }
             *place = Value::Array(list);
             new.insert(self.file.to_owned(), document.to_string());
@@ -112,7 +125,9 @@ pub fn uptake<'a>(
 ) -> Uptake {
     let mut uptake = Uptake::default();
     for pod in pods {
-        if pod.metadata.deletion_timestamp.is_some() || !mounted_config_maps(pod.spec.as_ref()).contains(&name) {
+        if pod.metadata.deletion_timestamp.is_some()
+            || !mounted_config_maps(pod.spec.as_ref()).contains(&name)
+        {
             continue;
         }
         let said = said.filter(|said| pod.uid().as_ref() == Some(&said.pod_uid));
@@ -120,8 +135,13 @@ pub fn uptake<'a>(
         if said.is_some_and(|said| is(&said.running) || is(&said.rejected)) {
             continue;
         }
-        let requested = pod.annotations().get(REQUESTED).and_then(|text| text.split_once(' '));
-        let since = requested.filter(|(asked, _)| *asked == digest).and_then(|(_, since)| since.parse().ok());
+        let requested = pod
+            .annotations()
+            .get(REQUESTED)
+            .and_then(|text| text.split_once(' '));
+        let since = requested
+            .filter(|(asked, _)| *asked == digest)
+            .and_then(|(_, since)| since.parse().ok());
         match since {
             // A pod that says nothing may well run it.
             Some(_) if said.is_none() => {}
@@ -146,7 +166,10 @@ pub fn uptake<'a>(
 
 /// The value of the annotation [`REQUESTED`].
 pub fn request(digest: &str, now: Timestamp) -> String {
-    format!("{digest} {}", Timestamp::from_second(now.as_second()).unwrap_or(now))
+    format!(
+        "{digest} {}",
+        Timestamp::from_second(now.as_second()).unwrap_or(now)
+    )
 }
 
 #[cfg(test)]

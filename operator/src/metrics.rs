@@ -26,18 +26,20 @@ impl Metrics {
     /// # Errors
     /// When the registry has metrics of these names already.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let counters = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
-            let vector = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(vector.clone()))?;
-            Ok(vector)
-        };
+        let counters =
+            |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
+                let vector = IntCounterVec::new(Opts::new(name, help), labels)?;
+                registry.register(Box::new(vector.clone()))?;
+                Ok(vector)
+            };
         let gauge = |name: &str, help: &str| -> Result<IntGauge, prometheus::Error> {
             let gauge = IntGauge::new(name, help)?;
             registry.register(Box::new(gauge.clone()))?;
             Ok(gauge)
         };
         let seconds = HistogramVec::new(
-            HistogramOpts::new("agentd_operator_reconcile_seconds", "Time of one reconcile.").buckets(SECONDS.to_vec()),
+            HistogramOpts::new("agentd_operator_reconcile_seconds", "Time of one reconcile.")
+                .buckets(SECONDS.to_vec()),
             &["controller"],
         )?;
         registry.register(Box::new(seconds.clone()))?;
@@ -57,7 +59,11 @@ impl Metrics {
                 "Writes of a status, by kind and field manager.",
                 &["kind", "manager"],
             )?,
-            reports: counters("agentd_operator_reports_total", "Reports of pods, by result.", &["result"])?,
+            reports: counters(
+                "agentd_operator_reports_total",
+                "Reports of pods, by result.",
+                &["result"],
+            )?,
             connections: gauge("agentd_operator_report_connections", "Open report connections.")?,
             leader: gauge("agentd_operator_leader", "1 while this process is the leader.")?,
             seconds,
@@ -68,7 +74,9 @@ impl Metrics {
     pub fn reconciled(&self, controller: &str, took: Duration, result: Result<(), Class>) {
         let result = result.map_or_else(Class::label, |()| "ok");
         self.reconciles.with_label_values(&[controller, result]).inc();
-        self.seconds.with_label_values(&[controller]).observe(took.as_secs_f64());
+        self.seconds
+            .with_label_values(&[controller])
+            .observe(took.as_secs_f64());
     }
 
     /// An owned object was written.

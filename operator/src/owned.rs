@@ -29,7 +29,11 @@ pub trait Owned:
 }
 
 impl<K> Owned for K where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Serialize
+        + DeserializeOwned
+        + Clone
+        + Debug
 {
 }
 
@@ -152,25 +156,39 @@ fn by_controller(live: &Value, wanted: &Value) -> Standing {
         return Standing::Foreign;
     }
     let Some(theirs) = theirs else {
-        return if agent_uid(live) == wanted_by { Standing::Ours } else { Standing::Foreign };
+        return if agent_uid(live) == wanted_by {
+            Standing::Ours
+        } else {
+            Standing::Foreign
+        };
     };
     if uid(theirs) == wanted_by {
         return Standing::Ours;
     }
     let named = |owner: &Value| (owner.get("kind").cloned(), owner.get("name").cloned());
-    if ours.is_some_and(|ours| named(theirs) == named(ours)) { Standing::Leftover } else { Standing::Foreign }
+    if ours.is_some_and(|ours| named(theirs) == named(ours)) {
+        Standing::Leftover
+    } else {
+        Standing::Foreign
+    }
 }
 
 fn controller(object: &Value) -> Option<&Value> {
     let references = object.pointer("/metadata/ownerReferences")?.as_array()?;
-    references.iter().find(|reference| reference.get("controller") == Some(&Value::Bool(true)))
+    references
+        .iter()
+        .find(|reference| reference.get("controller") == Some(&Value::Bool(true)))
 }
 
 fn agent_uid(object: &Value) -> Option<String> {
     if object.get("kind")?.as_str()? != "PersistentVolumeClaim" {
         return None;
     }
-    object.pointer("/metadata/labels")?.get(AGENT_UID)?.as_str().map(str::to_owned)
+    object
+        .pointer("/metadata/labels")?
+        .get(AGENT_UID)?
+        .as_str()
+        .map(str::to_owned)
 }
 
 fn annotation(object: &Value) -> Option<&str> {
@@ -183,7 +201,9 @@ fn stamped<K: Owned>(wanted: &K) -> Result<Value, serde_json::Error> {
     let mut value = serde_json::to_value(wanted)?;
     let hash = agentd_base::digest::of(&serde_json::to_vec(&value)?);
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-        let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+        let annotations = metadata
+            .entry("annotations")
+            .or_insert_with(|| Value::Object(Map::new()));
         if let Some(annotations) = annotations.as_object_mut() {
             annotations.insert(APPLIED.to_owned(), Value::String(hash));
         }
@@ -204,7 +224,11 @@ pub struct Applied<K> {
 ///
 /// # Errors
 /// [`OwnedError::Foreign`] and [`OwnedError::Leftover`] when the name is taken, otherwise what the API server said.
-pub async fn apply<K: Owned>(client: &Client, metrics: &Metrics, wanted: &K) -> Result<Applied<K>, OwnedError> {
+pub async fn apply<K: Owned>(
+    client: &Client,
+    metrics: &Metrics,
+    wanted: &K,
+) -> Result<Applied<K>, OwnedError> {
     apply_as(client, metrics, wanted, by_controller).await
 }
 
@@ -229,15 +253,28 @@ pub async fn apply_as<K: Owned>(
         // No object has this version, so an object that appears meanwhile is a conflict and not adopted.
         (Decision::Create, _) => ("resourceVersion", "1".to_owned(), false),
         (Decision::Change { uid }, _) => ("uid", uid, true),
-        (Decision::Leftover, _) => return Err(OwnedError::Leftover { kind: kind::<K>(), name }),
-        (Decision::Foreign | Decision::Keep, _) => return Err(OwnedError::Foreign { kind: kind::<K>(), name }),
+        (Decision::Leftover, _) => {
+            return Err(OwnedError::Leftover {
+                kind: kind::<K>(),
+                name,
+            });
+        }
+        (Decision::Foreign | Decision::Keep, _) => {
+            return Err(OwnedError::Foreign {
+                kind: kind::<K>(),
+                name,
+            });
+        }
     };
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert(precondition.to_owned(), Value::String(held));
     }
     let mut params = PatchParams::apply(FIELD_MANAGER);
     params.force = force;
-    let live = api.patch(&name, &params, &Patch::Apply(&value)).await.map_err(error)?;
+    let live = api
+        .patch(&name, &params, &Patch::Apply(&value))
+        .await
+        .map_err(error)?;
     metrics.wrote(&kind::<K>());
     tracing::info!(event = "object.applied", object.kind = %kind::<K>(), object.name = %name, created = !force);
     Ok(Applied { live, written: true })
@@ -256,13 +293,21 @@ pub async fn remove<K: Owned>(
 ) -> Result<(), OwnedError> {
     let api = api::<K>(client, namespace);
     let error = |source| of_kube::<K>(name, source);
-    let Some(live) = api.get_metadata_opt(name).await.map_err(error)? else { return Ok(()) };
+    let Some(live) = api.get_metadata_opt(name).await.map_err(error)? else {
+        return Ok(());
+    };
     let ours = crate::rollout::controller(&live.metadata).is_some_and(|owner| owner.uid == owner_uid);
     if !ours || live.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
-    let preconditions = Preconditions { uid: live.metadata.uid, resource_version: None };
-    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    let preconditions = Preconditions {
+        uid: live.metadata.uid,
+        resource_version: None,
+    };
+    let params = DeleteParams {
+        preconditions: Some(preconditions),
+        ..DeleteParams::default()
+    };
     match api.delete(name, &params).await {
         Ok(_) => {
             metrics.wrote(&kind::<K>());
@@ -287,18 +332,41 @@ fn kind<K: Owned>() -> String {
 pub fn of_kube<K: Owned>(name: &str, source: kube::Error) -> OwnedError {
     let (kind, name) = (kind::<K>(), name.to_owned());
     let kube::Error::Api(status) = &source else {
-        return OwnedError::Api { kind, name, source: Box::new(source) };
+        return OwnedError::Api {
+            kind,
+            name,
+            source: Box::new(source),
+        };
     };
     let message = agentd_base::text::clip(&status.message, agentd_base::limit::MESSAGE_CHARS);
     match status.code {
         409 => OwnedError::Conflict { kind, name },
         // A write with the UID of an object that was replaced.
         422 if status.message.contains("metadata.uid") => OwnedError::Conflict { kind, name },
-        400 | 422 => OwnedError::Refused { kind, name, message, quota: false },
-        403 if status.message.contains("exceeded quota") => OwnedError::Refused { kind, name, message, quota: true },
+        400 | 422 => OwnedError::Refused {
+            kind,
+            name,
+            message,
+            quota: false,
+        },
+        403 if status.message.contains("exceeded quota") => OwnedError::Refused {
+            kind,
+            name,
+            message,
+            quota: true,
+        },
         // Admission refuses with 403 too; a missing permission of ours says who lacks it.
-        403 if !status.message.contains("cannot ") => OwnedError::Refused { kind, name, message, quota: false },
-        _ => OwnedError::Api { kind, name, source: Box::new(source) },
+        403 if !status.message.contains("cannot ") => OwnedError::Refused {
+            kind,
+            name,
+            message,
+            quota: false,
+        },
+        _ => OwnedError::Api {
+            kind,
+            name,
+            source: Box::new(source),
+        },
     }
 }
 

@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 use crate::conditions::reason;
 
 /// The annotation by which the Deployment controller numbers revisions.
-const REVISION: &str = "deployment.kubernetes.io/revision";
+pub const REVISION: &str = "deployment.kubernetes.io/revision";
 
 /// The state of one workload.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Rollout {
     pub wanted: i32,
     /// Pods of any revision that exist.
     pub total: i32,
+    /// A pod of any revision is on its way out.
+    pub stopping: bool,
     /// Pods of the current revision, newest first; none is terminating.
     pub current: Vec<CurrentPod>,
     /// Why the current revision does not come up.
@@ -69,22 +71,38 @@ pub fn assess<'a>(
     replica_sets: impl IntoIterator<Item = &'a ReplicaSet>,
     pods: impl IntoIterator<Item = &'a Pod>,
 ) -> Rollout {
-    let owned: Vec<&ReplicaSet> =
-        replica_sets.into_iter().filter(|set| is_controlled_by(&set.metadata, &deployment.metadata)).collect();
+    let owned: Vec<&ReplicaSet> = replica_sets
+        .into_iter()
+        .filter(|set| is_controlled_by(&set.metadata, &deployment.metadata))
+        .collect();
     let pods: Vec<&Pod> = pods
         .into_iter()
-        .filter(|pod| owned.iter().any(|set| is_controlled_by(&pod.metadata, &set.metadata)))
+        .filter(|pod| {
+            owned
+                .iter()
+                .any(|set| is_controlled_by(&pod.metadata, &set.metadata))
+        })
         .collect();
-    let observed = deployment.status.as_ref().and_then(|status| status.observed_generation)
+    let observed = deployment
+        .status
+        .as_ref()
+        .and_then(|status| status.observed_generation)
         >= deployment.metadata.generation;
     let mut rollout = Rollout {
         observed,
-        wanted: deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1),
+        wanted: deployment
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.replicas)
+            .unwrap_or(1),
         total: i32::try_from(pods.iter().filter(|pod| !is_terminating(pod)).count()).unwrap_or(i32::MAX),
         ..Rollout::default()
     };
     let revision = deployment.annotations().get(REVISION);
-    let Some(set) = owned.iter().find(|set| revision.is_some() && set.annotations().get(REVISION) == revision) else {
+    let Some(set) = owned
+        .iter()
+        .find(|set| revision.is_some() && set.annotations().get(REVISION) == revision)
+    else {
         return rollout;
     };
     if !observed {
@@ -115,7 +133,11 @@ pub fn is_controlled_by(child: &ObjectMeta, owner: &ObjectMeta) -> bool {
 
 /// The controller owner reference.
 pub fn controller(child: &ObjectMeta) -> Option<&OwnerReference> {
-    child.owner_references.as_ref()?.iter().find(|reference| reference.controller == Some(true))
+    child
+        .owner_references
+        .as_ref()?
+        .iter()
+        .find(|reference| reference.controller == Some(true))
 }
 
 /// The ConfigMaps that a pod spec mounts.
@@ -142,7 +164,9 @@ fn has_condition(pod: &Pod, kind: &str) -> bool {
 /// What stopped the ReplicaSet from creating its pod.
 fn refusal(set: &ReplicaSet) -> Option<Trouble> {
     let conditions = set.status.as_ref()?.conditions.as_ref()?;
-    let failure = conditions.iter().find(|c| c.type_ == "ReplicaFailure" && c.status == "True")?;
+    let failure = conditions
+        .iter()
+        .find(|c| c.type_ == "ReplicaFailure" && c.status == "True")?;
     let text = failure.message.as_deref().unwrap_or_default();
     // The text begins with the pod's generated name, which differs at each try.
     let (_, cause) = text.split_once("is forbidden: ").unwrap_or(("", text));
@@ -163,20 +187,40 @@ fn refusal(set: &ReplicaSet) -> Option<Trouble> {
 /// The first failing container's cause, else why the pod is not placed.
 fn pod_trouble(pod: &Pod) -> Option<Trouble> {
     let status = pod.status.as_ref()?;
-    let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let containers = status
+        .init_container_statuses
+        .iter()
+        .chain(&status.container_statuses)
+        .flatten();
     if let Some(message) = containers.filter_map(container_trouble).next() {
-        return Some(Trouble { reason: reason::POD_FAILED, message });
+        return Some(Trouble {
+            reason: reason::POD_FAILED,
+            message,
+        });
     }
     if status.phase.as_deref() == Some("Failed") {
-        let why = status.message.as_deref().or(status.reason.as_deref()).unwrap_or("no cause is given");
+        let why = status
+            .message
+            .as_deref()
+            .or(status.reason.as_deref())
+            .unwrap_or("no cause is given");
         let message = format!("pod {} failed: {}", pod.name_any(), clip(why, FOREIGN_CHARS));
-        return Some(Trouble { reason: reason::POD_FAILED, message });
+        return Some(Trouble {
+            reason: reason::POD_FAILED,
+            message,
+        });
     }
     let unplaced = status.conditions.iter().flatten().find(|c| {
         c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
     })?;
-    let why = clip(unplaced.message.as_deref().unwrap_or("no node fits"), FOREIGN_CHARS);
-    Some(Trouble { reason: reason::PROGRESSING, message: format!("the pod waits for a node: {why}") })
+    let why = clip(
+        unplaced.message.as_deref().unwrap_or("no node fits"),
+        FOREIGN_CHARS,
+    );
+    Some(Trouble {
+        reason: reason::PROGRESSING,
+        message: format!("the pod waits for a node: {why}"),
+    })
 }
 
 fn container_trouble(container: &ContainerStatus) -> Option<String> {
@@ -202,13 +246,21 @@ fn container_trouble(container: &ContainerStatus) -> Option<String> {
     if container.ready || state.terminated.as_ref().is_some_and(|end| end.exit_code == 0) {
         return None;
     }
-    let last = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+    let last = container
+        .last_state
+        .as_ref()
+        .and_then(|state| state.terminated.as_ref());
     let end = state.terminated.as_ref().or(last)?;
     let mut text = format!("container {name} ended with exit code {}", end.exit_code);
     if let Some(why) = end.reason.as_deref().filter(|why| *why != "Error") {
         text.push_str(&format!(" ({})", clip(why, 64)));
     }
-    if let Some(said) = end.message.as_deref().map(str::trim).filter(|said| !said.is_empty()) {
+    if let Some(said) = end
+        .message
+        .as_deref()
+        .map(str::trim)
+        .filter(|said| !said.is_empty())
+    {
         text.push_str(&format!(": {}", clip(said, FOREIGN_CHARS)));
     } else {
         text.push_str("; see its log");

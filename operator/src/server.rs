@@ -26,7 +26,11 @@ impl Admin {
     ///
     /// # Errors
     /// When the address cannot be bound.
-    pub async fn bind(address: SocketAddr, readiness: Readiness, registry: Registry) -> std::io::Result<Self> {
+    pub async fn bind(
+        address: SocketAddr,
+        readiness: Readiness,
+        registry: Registry,
+    ) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let router = Router::new()
             .route("/healthz", get(|| async { "ok\n" }))
@@ -75,7 +79,9 @@ impl Admin {
     /// # Errors
     /// When the listener fails.
     pub async fn serve(self, mut drain: Watch) -> std::io::Result<()> {
-        axum::serve(self.listener, self.router).with_graceful_shutdown(async move { drain.signaled().await }).await
+        axum::serve(self.listener, self.router)
+            .with_graceful_shutdown(async move { drain.signaled().await })
+            .await
     }
 }
 

@@ -17,15 +17,23 @@ pub(super) fn contains(live: &Value, wanted: &Value) -> bool {
 /// `quantities`: the texts are quantities, which the API server rewrites.
 fn holds(live: &Value, wanted: &Value, quantities: bool) -> bool {
     match (live, wanted) {
-        (Value::Object(live), Value::Object(wanted)) => wanted.iter().all(|(key, wanted)| match live.get(key) {
-            Some(live) => {
-                holds(live, wanted, quantities || matches!(key.as_str(), "requests" | "limits" | "sizeLimit"))
-            }
-            // The API server leaves out what is empty.
-            None => is_empty(wanted),
-        }),
+        (Value::Object(live), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, wanted)| match live.get(key) {
+                Some(live) => holds(
+                    live,
+                    wanted,
+                    quantities || matches!(key.as_str(), "requests" | "limits" | "sizeLimit"),
+                ),
+                // The API server leaves out what is empty.
+                None => is_empty(wanted),
+            })
+        }
         (Value::Array(live), Value::Array(wanted)) => {
-            live.len() == wanted.len() && live.iter().zip(wanted).all(|(live, wanted)| holds(live, wanted, quantities))
+            live.len() == wanted.len()
+                && live
+                    .iter()
+                    .zip(wanted)
+                    .all(|(live, wanted)| holds(live, wanted, quantities))
         }
         (Value::String(live), Value::String(wanted)) => {
             live == wanted
@@ -46,7 +54,9 @@ fn is_empty(value: &Value) -> bool {
 
 /// A Kubernetes quantity in thousandths: the API server rewrites `1000m` as `1` and `0.5` as `500m`.
 fn quantity(text: &str) -> Option<i128> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at_checked(split)?;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() || whole.len() + fraction.len() > QUANTITY_DIGITS {
@@ -94,11 +104,24 @@ mod tests {
         let compare = |key: &str, live: &str, wanted: &str| {
             contains(&json!({key: {"cpu": live}}), &json!({key: {"cpu": wanted}}))
         };
-        for (live, wanted) in [("1", "1000m"), ("500m", "0.5"), ("1Gi", "1024Mi"), ("1500m", "1.5"), ("1k", "1000")] {
+        for (live, wanted) in [
+            ("1", "1000m"),
+            ("500m", "0.5"),
+            ("1Gi", "1024Mi"),
+            ("1500m", "1.5"),
+            ("1k", "1000"),
+        ] {
             assert!(compare("requests", live, wanted), "{live} {wanted}");
             assert!(!compare("env", live, wanted), "{live} {wanted}");
         }
-        for (live, wanted) in [("1", "2"), ("1Gi", "1G"), ("a", "b"), ("1.0.0", "1.0"), ("", "0"), ("1x", "1")] {
+        for (live, wanted) in [
+            ("1", "2"),
+            ("1Gi", "1G"),
+            ("a", "b"),
+            ("1.0.0", "1.0"),
+            ("", "0"),
+            ("1x", "1"),
+        ] {
             assert!(!compare("limits", live, wanted), "{live} {wanted}");
         }
     }

@@ -11,9 +11,7 @@ use agentd_crds::agent::AgentStatus;
 use agentd_crds::mcp_server::McpServerStatus;
 use agentd_crds::{Agent, McpServer};
 use agentd_identity::SpiffeId;
-use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Resource, ResourceExt as _};
 use serde::Serialize;
@@ -22,7 +20,7 @@ use serde_json::json;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::facts;
-use super::subject::{NotTaken, Subject};
+use super::subject::{Age, NotTaken, Subject};
 use crate::context::{Context, class_of};
 use crate::labels::REPORT_MANAGER;
 
@@ -70,16 +68,40 @@ struct Slot {
 #[derive(Debug, Clone, Default)]
 struct Reports {
     version: u64,
-    by_pod: BTreeMap<String, (Option<Timestamp>, Report)>,
+    by_pod: BTreeMap<String, Filed>,
+}
+
+#[derive(Debug, Clone)]
+struct Filed {
+    age: Age,
+    version: u64,
+    report: Report,
+}
+
+impl Filed {
+    fn rank(&self) -> (Age, u64) {
+        (self.age, self.version)
+    }
 }
 
 impl Reports {
     /// Takes a report in and gives its version.
-    fn take(&mut self, pod: &Pod, report: Report) -> u64 {
+    fn take(&mut self, age: Age, report: Report) -> u64 {
         self.version += 1;
-        self.by_pod.insert(report.pod_uid.clone(), (created(pod), report));
+        self.by_pod.insert(
+            report.pod_uid.clone(),
+            Filed {
+                age,
+                version: self.version,
+                report,
+            },
+        );
         while self.by_pod.len() > PODS {
-            let oldest = self.by_pod.iter().min_by_key(|(_, (since, _))| *since).map(|(uid, _)| uid.clone());
+            let oldest = self
+                .by_pod
+                .iter()
+                .min_by_key(|(_, filed)| filed.rank())
+                .map(|(uid, _)| uid.clone());
             oldest.map(|uid| self.by_pod.remove(&uid));
         }
         self.version
@@ -87,18 +109,20 @@ impl Reports {
 
     /// The report of the newest pod: once it has spoken, what an older one says is history.
     fn newest(&self) -> Option<&Report> {
-        self.by_pod.values().max_by_key(|(since, _)| *since).map(|(_, report)| report)
+        self.by_pod
+            .values()
+            .max_by_key(|filed| filed.rank())
+            .map(|filed| &filed.report)
     }
-}
-
-fn created(pod: &Pod) -> Option<Timestamp> {
-    pod.creation_timestamp().map(|time| time.0)
 }
 
 impl Desk {
     /// An empty one.
     pub fn new(context: Context) -> Self {
-        Self { context, slots: Mutex::default() }
+        Self {
+            context,
+            slots: Mutex::default(),
+        }
     }
 
     /// The counters.
@@ -112,16 +136,24 @@ impl Desk {
     /// When the report is not the peer's to make, or the API server does not take it.
     pub async fn take(&self, peer: &SpiffeId, report: Report) -> Result<(), DeskError> {
         let subject = Subject::of(&self.context.world, &self.context.install, peer)?;
-        let pod = subject.pod(&self.context.world, &report.pod_name, &report.pod_uid)?;
+        let age = subject.pod(&self.context.world, &report.pod_name, &report.pod_uid)?;
         let uid = subject.metadata().uid.clone().unwrap_or_default();
         let slot = self.slot(&uid);
-        let version = slot.reports.lock().unwrap_or_else(PoisonError::into_inner).take(&pod, report);
+        let version = slot
+            .reports
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take(age, report);
 
         let mut written = slot.written.lock().await;
         if *written >= version {
             return Ok(());
         }
-        let reports = slot.reports.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let reports = slot
+            .reports
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if let Some(report) = reports.newest() {
             self.write(&subject, report).await.map_err(Box::new)?;
         }
@@ -137,8 +169,14 @@ impl Desk {
         // A new object is the time to forget those that went.
         let world = &self.context.world;
         let is_there = |uid: &str| {
-            world.agents.find(|agent| agent.meta().uid.as_deref() == Some(uid)).is_some()
-                || world.servers.find(|server| server.meta().uid.as_deref() == Some(uid)).is_some()
+            world
+                .agents
+                .find(|agent| agent.meta().uid.as_deref() == Some(uid))
+                .is_some()
+                || world
+                    .servers
+                    .find(|server| server.meta().uid.as_deref() == Some(uid))
+                    .is_some()
         };
         slots.retain(|uid, _| is_there(uid));
         self.context.rendered.retain(is_there);
@@ -155,7 +193,9 @@ impl Desk {
                 .await?;
                 for (name, server) in subject.remote_servers(&self.context.world) {
                     let seen = report.servers.iter().find(|seen| seen.name == name);
-                    let facts = seen.map(facts::of_server).filter(|facts| facts.server_info.is_some());
+                    let facts = seen
+                        .map(facts::of_server)
+                        .filter(|facts| facts.server_info.is_some());
                     if let Some(facts) = facts {
                         self.apply(server.as_ref(), &facts, |server: &McpServer| {
                             facts == facts_of_server(server.status.as_ref())
@@ -176,7 +216,12 @@ impl Desk {
     }
 
     /// Applies facts to the object as the API server has it, unless it has them.
-    async fn apply<K, S>(&self, object: &K, facts: &S, is_there: impl Fn(&K) -> bool) -> Result<(), kube::Error>
+    async fn apply<K, S>(
+        &self,
+        object: &K,
+        facts: &S,
+        is_there: impl Fn(&K) -> bool,
+    ) -> Result<(), kube::Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
         S: Serialize,
@@ -192,11 +237,20 @@ impl Desk {
         let mut tries = 0;
         loop {
             tries += 1;
-            let Some(live) = api.get_opt(&name).await? else { return Ok(()) };
+            let Some(live) = api.get_opt(&name).await? else {
+                return Ok(());
+            };
             if live.uid() != object.uid() || is_there(&live) {
                 return Ok(());
             }
-            match api.patch_status(&name, &PatchParams::apply(REPORT_MANAGER).force(), &Patch::Apply(&patch)).await {
+            match api
+                .patch_status(
+                    &name,
+                    &PatchParams::apply(REPORT_MANAGER).force(),
+                    &Patch::Apply(&patch),
+                )
+                .await
+            {
                 Ok(_) => {
                     self.context.metrics.wrote_status(&K::kind(&()), REPORT_MANAGER);
                     return Ok(());
@@ -210,46 +264,75 @@ impl Desk {
 
 /// The part of a status that reports own.
 fn facts_of_agent(status: Option<&AgentStatus>) -> AgentStatus {
-    let Some(status) = status.cloned() else { return AgentStatus::default() };
-    let AgentStatus { running_digest, reported, protocol_versions, tools, .. } = status;
-    AgentStatus { running_digest, reported, protocol_versions, tools, ..AgentStatus::default() }
+    let Some(status) = status.cloned() else {
+        return AgentStatus::default();
+    };
+    let AgentStatus {
+        running_digest,
+        reported,
+        protocol_versions,
+        tools,
+        ..
+    } = status;
+    AgentStatus {
+        running_digest,
+        reported,
+        protocol_versions,
+        tools,
+        ..AgentStatus::default()
+    }
 }
 
 /// The part of a status that reports own.
 fn facts_of_server(status: Option<&McpServerStatus>) -> McpServerStatus {
-    let Some(status) = status.cloned() else { return McpServerStatus::default() };
-    let McpServerStatus { server_info, tools, tool_count, resource_count, reported, .. } = status;
-    McpServerStatus { server_info, tools, tool_count, resource_count, reported, ..McpServerStatus::default() }
+    let Some(status) = status.cloned() else {
+        return McpServerStatus::default();
+    };
+    let McpServerStatus {
+        server_info,
+        tools,
+        tool_count,
+        resource_count,
+        reported,
+        ..
+    } = status;
+    McpServerStatus {
+        server_info,
+        tools,
+        tool_count,
+        resource_count,
+        reported,
+        ..McpServerStatus::default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn pod(uid: &str, second: i64) -> (Pod, Report) {
-        let pod = serde_json::from_value(json!({
-            "metadata": {"name": uid, "uid": uid, "creationTimestamp": Timestamp::from_second(second).unwrap()}
-        }));
-        (pod.unwrap(), Report { pod_uid: uid.to_owned(), ..Report::default() })
+    fn report(uid: &str) -> Report {
+        Report {
+            pod_uid: uid.to_owned(),
+            ..Report::default()
+        }
     }
 
     #[test]
     fn an_older_pod_does_not_overwrite_what_the_newer_one_said() {
         let mut reports = Reports::default();
-        for (uid, second) in [("new", 2), ("old", 1)] {
-            let (pod, report) = pod(uid, second);
-            reports.take(&pod, report);
+        let (old, new) = (Age::new(1, 5), Age::new(2, 5));
+        for (uid, age) in [("old", old), ("new", new), ("old", old)] {
+            reports.take(age, report(uid));
         }
         assert_eq!(reports.newest().unwrap().pod_uid, "new");
-        assert_eq!(reports.version, 2);
+        assert_eq!(reports.version, 3);
     }
 
     #[test]
     fn reports_of_pods_that_went_are_bounded() {
         let mut reports = Reports::default();
         for second in 0..100 {
-            let (pod, report) = pod(&format!("p{second}"), second);
-            reports.take(&pod, report);
+            reports.take(Age::new(1, second), report(&format!("p{second}")));
         }
         assert_eq!(reports.by_pod.len(), PODS);
         assert_eq!(reports.newest().unwrap().pod_uid, "p99");

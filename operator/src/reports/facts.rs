@@ -22,8 +22,14 @@ const NAME_CHARS: usize = 63;
 /// The facts of an Agent.
 pub fn of_agent(report: &Report) -> AgentStatus {
     let versions = report.servers.iter().filter_map(|server| {
-        let info = server.info.as_ref().filter(|_| server.state == ServerState::Connected)?;
-        Some((clip(&server.name, NAME_CHARS), clip(&info.protocol_version, NAME_CHARS)))
+        let info = server
+            .info
+            .as_ref()
+            .filter(|_| server.state == ServerState::Connected)?;
+        Some((
+            clip(&server.name, NAME_CHARS),
+            clip(&info.protocol_version, NAME_CHARS),
+        ))
     });
     AgentStatus {
         running_digest: digest(report.running_digest.as_deref()),
@@ -46,7 +52,7 @@ pub fn of_bridge(report: &Report, name: &str) -> McpServerStatus {
     McpServerStatus {
         reported: Some(Reported {
             running_digest: digest(report.running_digest.as_deref()),
-            listens_on_all_addresses: Some(report.listens_on_all_addresses),
+            listens_on_all_addresses: report.listens_on_all_addresses,
             ..reported(report, Some(name))
         }),
         ..server.map(of_server).unwrap_or_default()
@@ -55,11 +61,20 @@ pub fn of_bridge(report: &Report, name: &str) -> McpServerStatus {
 
 /// What an exchange showed of a server itself; nothing of it before the first one succeeded.
 pub fn of_server(server: &report::Server) -> McpServerStatus {
-    let Some(info) = &server.info else { return McpServerStatus::default() };
+    let Some(info) = &server.info else {
+        return McpServerStatus::default();
+    };
     let mut names = BTreeSet::new();
-    let tools = server.tools.iter().filter(|tool| names.insert(tool.name.as_str())).take(REPORTED_TOOLS);
+    let tools = server
+        .tools
+        .iter()
+        .filter(|tool| names.insert(tool.name.as_str()))
+        .take(REPORTED_TOOLS);
     let tools = tools.filter_map(|tool| {
-        Some(ToolDigest { name: clip(&tool.name, FOREIGN_CHARS), digest: digest(Some(tool.digest.as_str()))? })
+        Some(ToolDigest {
+            name: clip(&tool.name, FOREIGN_CHARS),
+            digest: digest(Some(tool.digest.as_str()))?,
+        })
     });
     McpServerStatus {
         server_info: Some(ServerInfo {
@@ -78,23 +93,29 @@ pub fn of_server(server: &report::Server) -> McpServerStatus {
 /// What both kinds report. `name`: the one server has this name, whatever the pod calls it.
 fn reported(report: &Report, name: Option<&str>) -> Reported {
     let mut names = BTreeSet::new();
-    let servers = report.servers.iter().take(if name.is_some() { 1 } else { SERVERS }).map(|server| ReportedServer {
-        name: name.map_or_else(|| clip(&server.name, NAME_CHARS), str::to_owned),
-        state: match server.state {
-            ServerState::Connecting => ReportedState::Connecting,
-            ServerState::Connected => ReportedState::Connected,
-            ServerState::Unauthorized => ReportedState::Unauthorized,
-            ServerState::Failed => ReportedState::Failed,
-        },
-        reason: server
-            .message
-            .as_deref()
-            .filter(|_| server.state != ServerState::Connected)
-            .and_then(text),
-    });
+    let servers = report
+        .servers
+        .iter()
+        .take(if name.is_some() { 1 } else { SERVERS })
+        .map(|server| ReportedServer {
+            name: name.map_or_else(|| clip(&server.name, NAME_CHARS), str::to_owned),
+            state: match server.state {
+                ServerState::Connecting => ReportedState::Connecting,
+                ServerState::Connected => ReportedState::Connected,
+                ServerState::Unauthorized => ReportedState::Unauthorized,
+                ServerState::Failed => ReportedState::Failed,
+            },
+            reason: server
+                .message
+                .as_deref()
+                .filter(|_| server.state != ServerState::Connected)
+                .and_then(text),
+        });
     Reported {
         pod_uid: text(&report.pod_uid),
-        servers: servers.filter(|server| names.insert(server.name.clone())).collect(),
+        servers: servers
+            .filter(|server| names.insert(server.name.clone()))
+            .collect(),
         missing_secrets: texts(&report.missing_secrets, MISSING_SECRETS),
         rejected: report.rejected.as_ref().and_then(|rejected| {
             Some(Rejected {
@@ -112,13 +133,21 @@ fn text(value: &str) -> Option<String> {
 
 fn texts(values: &[String], max: usize) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    values.iter().filter_map(|value| text(value)).filter(|value| seen.insert(value.clone())).take(max).collect()
+    values
+        .iter()
+        .filter_map(|value| text(value))
+        .filter(|value| seen.insert(value.clone()))
+        .take(max)
+        .collect()
 }
 
 /// A digest in the one spelling, or nothing.
 fn digest(value: Option<&str>) -> Option<String> {
     let hex = value?.strip_prefix("sha256:")?;
-    let well_formed = hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    let well_formed = hex.len() == 64
+        && hex
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
     well_formed.then(|| format!("sha256:{hex}"))
 }
 
@@ -141,7 +170,12 @@ mod tests {
                 protocol_version: "2025-11-25".to_owned(),
                 capabilities: vec!["tools".to_owned(), "tools".to_owned()],
             }),
-            tools: (0..300).map(|i| report::Tool { name: format!("t{i}"), digest: agentd_base::digest::of(b"x") }).collect(),
+            tools: (0..300)
+                .map(|i| report::Tool {
+                    name: format!("t{i}"),
+                    digest: agentd_base::digest::of(b"x"),
+                })
+                .collect(),
             tool_count: 300,
             resource_count: u32::MAX,
         }
@@ -153,7 +187,9 @@ mod tests {
             pod_uid: "u".repeat(500),
             running_digest: Some("sha256:../../etc".to_owned()),
             missing_secrets: (0..1000).map(|i| format!("s/{i}")).collect(),
-            servers: (0..100).map(|i| server(&format!("s{}", i % 80), ServerState::Failed)).collect(),
+            servers: (0..100)
+                .map(|i| server(&format!("s{}", i % 80), ServerState::Failed))
+                .collect(),
             tool_count: u32::MAX,
             ..Report::default()
         };
@@ -173,19 +209,32 @@ mod tests {
         let info = facts.server_info.unwrap();
         assert_eq!((info.name.as_deref(), info.version), (Some("n [31m"), None));
         assert_eq!(info.capabilities, ["tools"]);
-        assert_eq!((facts.tools.len(), facts.tool_count, facts.resource_count), (REPORTED_TOOLS, Some(300), Some(i32::MAX)));
+        assert_eq!(
+            (facts.tools.len(), facts.tool_count, facts.resource_count),
+            (REPORTED_TOOLS, Some(300), Some(i32::MAX))
+        );
     }
 
     #[test]
     fn a_bridge_speaks_of_its_own_server_only() {
         let report = Report {
-            servers: vec![server("another", ServerState::Connected), server("more", ServerState::Failed)],
-            listens_on_all_addresses: true,
+            servers: vec![
+                server("another", ServerState::Connected),
+                server("more", ServerState::Failed),
+            ],
+            listens_on_all_addresses: Some(true),
             ..Report::default()
         };
         let facts = of_bridge(&report, "fs");
         let reported = facts.reported.unwrap();
-        assert_eq!(reported.servers, [ReportedServer { name: "fs".to_owned(), state: ReportedState::Connected, reason: None }]);
+        assert_eq!(
+            reported.servers,
+            [ReportedServer {
+                name: "fs".to_owned(),
+                state: ReportedState::Connected,
+                reason: None
+            }]
+        );
         assert_eq!(reported.listens_on_all_addresses, Some(true));
         assert_eq!(facts.tool_count, Some(300));
     }

@@ -107,7 +107,9 @@ impl Listener {
                 },
                 () = drain.signaled() => break,
             };
-            let Some(service) = leader.borrow().clone() else { continue };
+            let Some(service) = leader.borrow().clone() else {
+                continue;
+            };
             let (watcher, peers) = (graceful.watcher(), peers.clone());
             tokio::spawn(async move {
                 connection(stream, service, peers, watcher).await;
@@ -159,7 +161,12 @@ async fn connection(
     let _ = stream.set_nodelay(true);
     let mut config = server_config(&service.identity, ClientAuth::Required);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let tls = match timeout(HANDSHAKE_DEADLINE, TlsAcceptor::from(Arc::new(config)).accept(stream)).await {
+    let tls = match timeout(
+        HANDSHAKE_DEADLINE,
+        TlsAcceptor::from(Arc::new(config)).accept(stream),
+    )
+    .await
+    {
         Ok(Ok(tls)) => tls,
         Ok(Err(error)) => {
             tracing::info!(event = "report.handshake.fail", error = %error);
@@ -167,13 +174,18 @@ async fn connection(
         }
         Err(_) => return,
     };
-    let Some(peer) = peer_id(tls.get_ref().1) else { return };
+    let Some(peer) = peer_id(tls.get_ref().1) else {
+        return;
+    };
     let Some(_counted) = peers.count(&peer) else {
         tracing::warn!(event = "report.connection.refused", peer.spiffe_id = %peer, limit = MAX_PER_PEER);
         return;
     };
     let _open = service.desk.metrics().connection();
-    let state = Arc::new(Peer { id: peer, desk: service.desk });
+    let state = Arc::new(Peer {
+        id: peer,
+        desk: service.desk,
+    });
     let router = Router::new().route(PATH, post(report)).with_state(state);
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).keep_alive(true);
@@ -198,7 +210,8 @@ struct Peer {
 
 async fn report(State(peer): State<Arc<Peer>>, request: Request) -> Response {
     let answer = timeout(REQUEST_DEADLINE, take(&peer, request.into_body())).await;
-    let (status, text) = answer.unwrap_or_else(|_| (StatusCode::SERVICE_UNAVAILABLE, "it took too long".to_owned()));
+    let (status, text) =
+        answer.unwrap_or_else(|_| (StatusCode::SERVICE_UNAVAILABLE, "it took too long".to_owned()));
     peer.desk.metrics().reported(match status {
         StatusCode::OK => "ok",
         StatusCode::FORBIDDEN => "denied",
@@ -217,11 +230,19 @@ async fn report(State(peer): State<Arc<Peer>>, request: Request) -> Response {
 
 async fn take(peer: &Peer, body: Body) -> (StatusCode, String) {
     let Ok(body) = axum::body::to_bytes(body, REPORT_BYTES).await else {
-        return (StatusCode::PAYLOAD_TOO_LARGE, format!("a report has at most {REPORT_BYTES} bytes"));
+        return (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("a report has at most {REPORT_BYTES} bytes"),
+        );
     };
     let report: Report = match serde_json::from_slice(&body) {
         Ok(report) => report,
-        Err(error) => return (StatusCode::BAD_REQUEST, format!("the body is not a report: {error}")),
+        Err(error) => {
+            return (
+                StatusCode::BAD_REQUEST,
+                format!("the body is not a report: {error}"),
+            );
+        }
     };
     match peer.desk.take(&peer.id, report).await {
         Ok(()) => (StatusCode::OK, String::new()),

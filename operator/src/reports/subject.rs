@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use agentd_crds::{Agent, McpServer};
 use agentd_identity::SpiffeId;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
@@ -11,7 +13,7 @@ use kube::runtime::reflector::ObjectRef;
 
 use crate::install::Install;
 use crate::names;
-use crate::rollout::{controller, is_controlled_by};
+use crate::rollout::{REVISION, controller, is_controlled_by};
 use crate::world::World;
 
 /// The object that a peer's ID belongs to.
@@ -37,18 +39,54 @@ pub enum NotTaken {
     UnknownPod(String),
 }
 
+/// The order of an object's pods: by revision, then by creation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Age {
+    revision: u64,
+    created: Option<Timestamp>,
+}
+
+impl Age {
+    #[cfg(test)]
+    pub(super) fn new(revision: u64, second: i64) -> Self {
+        Self {
+            revision,
+            created: Timestamp::from_second(second).ok(),
+        }
+    }
+
+    fn of(pod: &Pod, set: &ReplicaSet) -> Self {
+        Self {
+            revision: set
+                .annotations()
+                .get(REVISION)
+                .and_then(|number| number.parse().ok())
+                .unwrap_or_default(),
+            created: pod.creation_timestamp().map(|time| time.0),
+        }
+    }
+}
+
 impl Subject {
     /// The object of `peer`.
     ///
     /// # Errors
     /// [`NotTaken::NobodysId`].
     pub fn of(world: &World, install: &Install, peer: &SpiffeId) -> Result<Self, NotTaken> {
-        let found = peer.service_account().filter(|_| *peer.trust_domain() == install.trust_domain);
+        let found = peer
+            .service_account()
+            .filter(|_| *peer.trust_domain() == install.trust_domain);
         let found = found.and_then(|(namespace, account)| {
-            let agent = account.strip_suffix("-agent").and_then(|name| world.agent(namespace, name));
-            let server = account.strip_suffix("-mcp").and_then(|name| world.server(namespace, name));
+            let agent = account
+                .strip_suffix("-agent")
+                .and_then(|name| world.agent(namespace, name));
+            let server = account
+                .strip_suffix("-mcp")
+                .and_then(|name| world.server(namespace, name));
             agent.map(Self::Agent).or_else(|| {
-                server.filter(|server| server.spec.deployment.is_some()).map(Self::McpServer)
+                server
+                    .filter(|server| server.spec.deployment.is_some())
+                    .map(Self::McpServer)
             })
         });
         found.ok_or_else(|| NotTaken::NobodysId(peer.to_string()))
@@ -62,35 +100,54 @@ impl Subject {
         }
     }
 
-    /// The pod that reports, when it is this object's: pod, ReplicaSet, Deployment, object, by UID at each step.
+    /// Where the pod that reports stands among this object's pods, when it is one of them: pod, ReplicaSet, Deployment,
+    /// object, by UID at each step.
     ///
     /// # Errors
     /// [`NotTaken::ForeignPod`] and [`NotTaken::UnknownPod`].
-    pub fn pod(&self, world: &World, name: &str, uid: &str) -> Result<Arc<Pod>, NotTaken> {
+    pub fn pod(&self, world: &World, name: &str, uid: &str) -> Result<Age, NotTaken> {
         let namespace = self.metadata().namespace.as_deref().unwrap_or_default();
-        let unknown = || NotTaken::UnknownPod(agentd_base::text::clip(name, agentd_base::limit::FOREIGN_CHARS));
-        let pod = world.pods.get(&ObjectRef::new(name).within(namespace)).ok_or_else(unknown)?;
+        let unknown =
+            || NotTaken::UnknownPod(agentd_base::text::clip(name, agentd_base::limit::FOREIGN_CHARS));
+        let pod = world
+            .pods
+            .get(&ObjectRef::new(name).within(namespace))
+            .ok_or_else(unknown)?;
         if pod.uid().as_deref() != Some(uid) {
             return Err(unknown());
         }
         let foreign = || NotTaken::ForeignPod(pod.name_any());
-        let set = controller(&pod.metadata).filter(|owner| owner.kind == "ReplicaSet").ok_or_else(foreign)?;
-        let set = world.replica_sets.get(&ObjectRef::new(&set.name).within(namespace)).ok_or_else(unknown)?;
+        let set = controller(&pod.metadata)
+            .filter(|owner| owner.kind == "ReplicaSet")
+            .ok_or_else(foreign)?;
+        let set = world
+            .replica_sets
+            .get(&ObjectRef::new(&set.name).within(namespace))
+            .ok_or_else(unknown)?;
         let made = match self {
             Self::Agent(agent) => names::agent(&agent.name_any()),
             Self::McpServer(server) => names::mcp(&server.name_any()),
         };
-        let deployment = world.deployments.get(&ObjectRef::new(&made).within(namespace)).ok_or_else(unknown)?;
+        let deployment = world
+            .deployments
+            .get(&ObjectRef::new(&made).within(namespace))
+            .ok_or_else(unknown)?;
         let chain = is_controlled_by(&pod.metadata, &set.metadata)
             && is_controlled_by(&set.metadata, &deployment.metadata)
             && is_controlled_by(&deployment.metadata, self.metadata());
-        if chain { Ok(pod) } else { Err(foreign()) }
+        if chain {
+            Ok(Age::of(&pod, &set))
+        } else {
+            Err(foreign())
+        }
     }
 
     /// The McpServers that this Agent references, that run elsewhere and let it in, each with the name it has in the
     /// Agent's document. None for an McpServer.
     pub fn remote_servers(&self, world: &World) -> Vec<(String, Arc<McpServer>)> {
-        let Self::Agent(agent) = self else { return Vec::new() };
+        let Self::Agent(agent) = self else {
+            return Vec::new();
+        };
         let namespace = agent.namespace().unwrap_or_default();
         let references = agent.spec.mcp_servers.iter().filter_map(|used| {
             let reference = used.reference.as_ref()?;

@@ -32,14 +32,20 @@ fn pod(uid: &str, owner: &str, ready: bool, status: Value) -> Pod {
     .unwrap();
     let conditions = json!([{"type": "Ready", "status": if ready { "True" } else { "False" }}]);
     let status = pod.status.get_or_insert_default();
-    status.conditions.get_or_insert_with(|| serde_json::from_value(conditions).unwrap());
+    status
+        .conditions
+        .get_or_insert_with(|| serde_json::from_value(conditions).unwrap());
     pod
 }
 
 fn failing(state: Value, last: Value) -> String {
     let status = json!({"containerStatuses": [{"name": "agentd", "image": "r/a:1", "imageID": "", "ready": false,
         "restartCount": 7, "state": state, "lastState": last}]});
-    let rollout = assess(&deployment(1, 1), [&set("new", "d", "2", json!(null))], [&pod("p", "new", false, status)]);
+    let rollout = assess(
+        &deployment(1, 1),
+        [&set("new", "d", "2", json!(null))],
+        [&pod("p", "new", false, status)],
+    );
     let trouble = rollout.trouble.unwrap();
     assert_eq!(trouble.reason, "PodFailed");
     trouble.message
@@ -47,20 +53,35 @@ fn failing(state: Value, last: Value) -> String {
 
 #[test]
 fn only_pods_of_the_current_revision_count_and_only_by_uid() {
-    let sets = [set("old", "d", "1", json!(null)), set("new", "d", "2", json!(null)), set("alien", "x", "2", json!(null))];
+    let sets = [
+        set("old", "d", "1", json!(null)),
+        set("new", "d", "2", json!(null)),
+        set("alien", "x", "2", json!(null)),
+    ];
     let pods = [
         pod("old-1", "old", true, json!({})),
         pod("new-1", "new", true, json!({})),
         pod("alien-1", "alien", true, json!({})),
     ];
     let rollout = assess(&deployment(3, 3), &sets, &pods);
-    assert_eq!(rollout.current, [CurrentPod { name: "new-1".into(), uid: "new-1".into(), ready: true }]);
+    assert_eq!(
+        rollout.current,
+        [CurrentPod {
+            name: "new-1".into(),
+            uid: "new-1".into(),
+            ready: true
+        }]
+    );
     assert_eq!((rollout.total, rollout.observed), (2, true));
 }
 
 #[test]
 fn nothing_is_current_before_the_deployment_controller_has_seen_the_spec() {
-    let rollout = assess(&deployment(4, 3), [&set("new", "d", "2", json!(null))], [&pod("p", "new", true, json!({}))]);
+    let rollout = assess(
+        &deployment(4, 3),
+        [&set("new", "d", "2", json!(null))],
+        [&pod("p", "new", true, json!({}))],
+    );
     assert_eq!((rollout.observed, rollout.current.len()), (false, 0));
 }
 
@@ -81,22 +102,47 @@ fn s02_quota_refusal_is_its_own_reason_without_the_generated_name() {
 fn s11_a_crash_loop_reads_the_same_in_each_of_its_states() {
     let end = json!({"terminated": {"exitCode": 2, "reason": "Error", "message": "mcp.servers[0].endpoint: no URL\n"}});
     let expected = "container agentd ended with exit code 2: mcp.servers[0].endpoint: no URL";
-    assert_eq!(failing(json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}}), end.clone()), expected);
+    assert_eq!(
+        failing(
+            json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}}),
+            end.clone()
+        ),
+        expected
+    );
     assert_eq!(failing(json!({"running": {}}), end.clone()), expected);
     assert_eq!(failing(end, json!({})), expected);
 }
 
 #[test]
 fn s11_pull_errors_read_the_same_and_oom_is_named() {
-    let expected = "container agentd: image `r/a:1` cannot be pulled; check its name, the registry and imagePullSecrets";
-    assert_eq!(failing(json!({"waiting": {"reason": "ErrImagePull", "message": "rpc 1"}}), json!({})), expected);
-    assert_eq!(failing(json!({"waiting": {"reason": "ImagePullBackOff", "message": "rpc 2"}}), json!({})), expected);
+    let expected =
+        "container agentd: image `r/a:1` cannot be pulled; check its name, the registry and imagePullSecrets";
     assert_eq!(
-        failing(json!({"waiting": {"reason": "CrashLoopBackOff"}}), json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})),
+        failing(
+            json!({"waiting": {"reason": "ErrImagePull", "message": "rpc 1"}}),
+            json!({})
+        ),
+        expected
+    );
+    assert_eq!(
+        failing(
+            json!({"waiting": {"reason": "ImagePullBackOff", "message": "rpc 2"}}),
+            json!({})
+        ),
+        expected
+    );
+    assert_eq!(
+        failing(
+            json!({"waiting": {"reason": "CrashLoopBackOff"}}),
+            json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})
+        ),
         "container agentd ended with exit code 137 (OOMKilled); see its log"
     );
     assert_eq!(
-        failing(json!({"waiting": {"reason": "CreateContainerConfigError", "message": "secret \"k\" not found"}}), json!({})),
+        failing(
+            json!({"waiting": {"reason": "CreateContainerConfigError", "message": "secret \"k\" not found"}}),
+            json!({})
+        ),
         "container agentd: CreateContainerConfigError: secret \"k\" not found"
     );
 }

@@ -73,9 +73,15 @@ where
             }
             Event::InitDone => {
                 let listed = std::mem::take(&mut self.listed);
-                let gone = self.store.state_filter(|object| !listed.contains(&ObjectRef::from_obj(object)));
+                let gone = self
+                    .store
+                    .state_filter(|object| !listed.contains(&ObjectRef::from_obj(object)));
                 self.writer.apply_watcher_event(event);
-                let gone = gone.into_iter().map(|object| Change { before: Some(object), after: None, initial: false });
+                let gone = gone.into_iter().map(|object| Change {
+                    before: Some(object),
+                    after: None,
+                    initial: false,
+                });
                 let mut changes = std::mem::take(&mut self.pending);
                 changes.extend(gone);
                 self.initial = false;
@@ -88,7 +94,11 @@ where
             }
             Event::Delete(object) => {
                 self.writer.apply_watcher_event(event);
-                return vec![Change { before: Some(Arc::new(object.clone())), after: None, initial: false }];
+                return vec![Change {
+                    before: Some(Arc::new(object.clone())),
+                    after: None,
+                    initial: false,
+                }];
             }
         }
         self.writer.apply_watcher_event(event);
@@ -99,9 +109,15 @@ where
         let before = self.store.get(&ObjectRef::from_obj(object));
         let version = &object.meta().resource_version;
         let same = before.as_ref().is_some_and(|before| {
-            version.is_some() && before.meta().resource_version == *version && before.meta().uid == object.meta().uid
+            version.is_some()
+                && before.meta().resource_version == *version
+                && before.meta().uid == object.meta().uid
         });
-        (!same).then(|| Change { before, after: Some(Arc::new(object.clone())), initial: self.initial })
+        (!same).then(|| Change {
+            before,
+            after: Some(Arc::new(object.clone())),
+            initial: self.initial,
+        })
     }
 }
 
@@ -112,7 +128,13 @@ where
     /// A tracker with its own, empty store.
     fn default() -> Self {
         let writer = Writer::default();
-        Self { store: writer.as_reader(), writer, listed: HashSet::new(), pending: Vec::new(), initial: true }
+        Self {
+            store: writer.as_reader(),
+            writer,
+            listed: HashSet::new(),
+            pending: Vec::new(),
+            initial: true,
+        }
     }
 }
 
@@ -125,7 +147,10 @@ mod tests {
     use super::*;
 
     fn service(name: &str, version: &str) -> Service {
-        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "n", "resourceVersion": version}})).unwrap()
+        serde_json::from_value(
+            json!({"metadata": {"name": name, "namespace": "n", "resourceVersion": version}}),
+        )
+        .unwrap()
     }
 
     fn list(tracker: &mut Tracker<Service>, objects: &[Service]) -> Vec<Change<Service>> {
@@ -138,7 +163,16 @@ mod tests {
     }
 
     fn told(changes: &[Change<Service>]) -> Vec<(String, bool, bool)> {
-        changes.iter().map(|c| (c.latest().unwrap().name_any(), c.before.is_some(), c.after.is_some())).collect()
+        changes
+            .iter()
+            .map(|c| {
+                (
+                    c.latest().unwrap().name_any(),
+                    c.before.is_some(),
+                    c.after.is_some(),
+                )
+            })
+            .collect()
     }
 
     #[test]
@@ -156,7 +190,11 @@ mod tests {
         let changes = list(&mut tracker, &[service("a", "2"), service("c", "1")]);
         assert_eq!(
             told(&changes),
-            [("a".into(), true, true), ("c".into(), false, true), ("b".into(), true, false)]
+            [
+                ("a".into(), true, true),
+                ("c".into(), false, true),
+                ("b".into(), true, false)
+            ]
         );
         assert!(changes.iter().all(|change| !change.initial));
         assert_eq!(tracker.store().len(), 2);
@@ -170,7 +208,10 @@ mod tests {
         let change = tracker.take(&Event::Apply(service("a", "2"))).remove(0);
         assert!(change.differs(|s| s.resource_version()));
         assert!(!change.differs(|s| s.name_any()));
-        assert_eq!(told(&tracker.take(&Event::Delete(service("a", "3")))), [("a".into(), true, false)]);
+        assert_eq!(
+            told(&tracker.take(&Event::Delete(service("a", "3")))),
+            [("a".into(), true, false)]
+        );
         assert!(tracker.store().is_empty());
     }
 }

@@ -93,8 +93,19 @@ impl Requests {
         let (servers, server_queue) = mpsc::channel(QUEUE);
         // One waiting request is enough: it is about all of them.
         let (bundles, bundle_queue) = mpsc::channel(0);
-        let queues = Queues { agents: agent_queue, servers: server_queue, bundles: bundle_queue };
-        (Self { agents, servers, bundles }, queues)
+        let queues = Queues {
+            agents: agent_queue,
+            servers: server_queue,
+            bundles: bundle_queue,
+        };
+        (
+            Self {
+                agents,
+                servers,
+                bundles,
+            },
+            queues,
+        )
     }
 
     /// Asks for a reconcile. Waits while the queue is full; nobody listening is no error.
@@ -129,10 +140,19 @@ impl World {
     pub fn watch(client: &Client, issuer: (String, String), requests: &Requests) -> (Arc<Self>, Watches) {
         let mut trackers = Trackers::default();
         let world = Arc::new(trackers.world(issuer));
-        let ours = watcher::Config::default().labels(&format!("{}={}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE));
+        let ours = watcher::Config::default().labels(&format!(
+            "{}={}",
+            labels::MANAGED_BY,
+            labels::MANAGED_BY_VALUE
+        ));
         let all = watcher::Config::default();
         let mut watches = JoinSet::new();
-        let mut start = Start { client, world: &world, requests, watches: &mut watches };
+        let mut start = Start {
+            client,
+            world: &world,
+            requests,
+            watches: &mut watches,
+        };
         start.kind(trackers.agents, all.clone(), untouched, route::of_agent);
         start.kind(trackers.servers, all.clone(), untouched, route::of_server);
         start.kind(trackers.replica_sets, ours.clone(), untouched, route::of_labelled);
@@ -149,7 +169,17 @@ impl World {
     /// Resolves when every store holds what the API server had when its watch began. False when a watch is gone.
     pub async fn ready(&self) -> bool {
         let Self {
-            agents, servers, replica_sets, pods, config_maps, accounts, services, claims, policies, deployments, issuer: _
+            agents,
+            servers,
+            replica_sets,
+            pods,
+            config_maps,
+            accounts,
+            services,
+            claims,
+            policies,
+            deployments,
+            issuer: _,
         } = self;
         let stores = futures::join!(
             agents.wait_until_ready(),
@@ -193,12 +223,14 @@ impl World {
 
     /// Pods of ours in a namespace that carry this label.
     pub fn pods_of(&self, namespace: &str, label: &str, value: &str) -> Vec<Arc<Pod>> {
-        self.pods.state_filter(|pod| is_labelled(pod, namespace, label, value))
+        self.pods
+            .state_filter(|pod| is_labelled(pod, namespace, label, value))
     }
 
     /// ReplicaSets of ours in a namespace that carry this label.
     pub fn replica_sets_of(&self, namespace: &str, label: &str, value: &str) -> Vec<Arc<ReplicaSet>> {
-        self.replica_sets.state_filter(|set| is_labelled(set, namespace, label, value))
+        self.replica_sets
+            .state_filter(|set| is_labelled(set, namespace, label, value))
     }
 }
 
@@ -302,6 +334,10 @@ fn trim_pod(pod: &mut Pod) {
     if let Some(spec) = &mut pod.spec {
         let volumes = spec.volumes.take();
         let service_account_name = spec.service_account_name.take();
-        *spec = k8s_openapi::api::core::v1::PodSpec { volumes, service_account_name, ..Default::default() };
+        *spec = k8s_openapi::api::core::v1::PodSpec {
+            volumes,
+            service_account_name,
+            ..Default::default()
+        };
     }
 }

@@ -39,54 +39,79 @@ pub enum Target {
 
 impl Target {
     fn agent<K: Resource>(agent: &K) -> Self {
-        Self::Agent { namespace: agent.namespace().unwrap_or_default(), name: agent.name_any() }
+        Self::Agent {
+            namespace: agent.namespace().unwrap_or_default(),
+            name: agent.name_any(),
+        }
     }
 
     fn server<K: Resource>(server: &K) -> Self {
-        Self::McpServer { namespace: server.namespace().unwrap_or_default(), name: server.name_any() }
+        Self::McpServer {
+            namespace: server.namespace().unwrap_or_default(),
+            name: server.name_any(),
+        }
     }
 }
 
 /// What makes an object another one to those who read its spec.
 fn spec_state<K: Resource>(object: &K) -> (Option<i64>, Option<String>, bool) {
-    (object.meta().generation, object.uid(), object.meta().deletion_timestamp.is_some())
+    (
+        object.meta().generation,
+        object.uid(),
+        object.meta().deletion_timestamp.is_some(),
+    )
 }
 
-/// Itself when its spec changed; the servers it uses, which let it in and learn from what it reported; the Agents that
-/// it may call, when it came, went, stopped or started.
+/// Itself when its spec or what its pod reported changed; the servers it uses, which let it in and learn from what it
+/// reported; the Agents that it may call, when it came, went, stopped or started.
 pub(super) fn of_agent(world: &World, change: &Change<GuardedAgent>) -> Vec<Target> {
     let mut targets = Vec::new();
     let spec_changed = change.differs(spec_state);
-    if spec_changed {
+    let facts_changed = change.differs(|guarded| {
+        let status = guarded.0.as_ref().ok().and_then(|agent| agent.status.as_ref());
+        status.map(|status| (status.reported.as_ref(), status.running_digest.as_ref()))
+    });
+    if spec_changed || facts_changed {
         targets.extend(change.after.as_deref().map(Target::agent));
     }
     if change.initial {
         return targets;
     }
     let states = [&change.before, &change.after];
-    let states: Vec<&Agent> = states.into_iter().flatten().filter_map(|guarded| guarded.0.as_ref().ok()).collect();
-    let facts_changed = change.differs(|guarded| {
-        guarded.0.as_ref().ok().and_then(|agent| agent.status.as_ref()).and_then(|status| status.reported.as_ref())
-    });
+    let states: Vec<&Agent> = states
+        .into_iter()
+        .flatten()
+        .filter_map(|guarded| guarded.0.as_ref().ok())
+        .collect();
     if spec_changed || facts_changed {
         for agent in &states {
             let namespace = agent.namespace().unwrap_or_default();
             let used = References::of(&agent.spec).mcp_servers;
-            targets.extend(used.into_iter().map(|name| Target::McpServer { namespace: namespace.clone(), name }));
+            targets.extend(used.into_iter().map(|name| Target::McpServer {
+                namespace: namespace.clone(),
+                name,
+            }));
         }
     }
     let listed_changed = change.differs(|guarded| {
         let agent = guarded.0.as_ref().ok();
-        agent.map(|agent| (agent.spec.suspend, agent.metadata.deletion_timestamp.is_some(), agent.uid()))
+        agent.map(|agent| {
+            (
+                agent.spec.suspend,
+                agent.metadata.deletion_timestamp.is_some(),
+                agent.uid(),
+            )
+        })
     });
     if listed_changed && let Some(agent) = states.first() {
         let (namespace, name) = (agent.namespace().unwrap_or_default(), agent.name_any());
         targets.extend(agents_that(world, |callee, refs| {
             let own = callee.namespace().unwrap_or_default();
             refs.agents_of.contains(&namespace)
-                || refs.agents.iter().any(|(of, caller)| {
-                    *caller == name && *of.as_ref().unwrap_or(&own) == namespace
-                })
+                || refs
+                    .agents
+                    .iter()
+                    .any(|(of, caller)| *caller == name && *of.as_ref().unwrap_or(&own) == namespace)
         }));
     }
     targets.sort();
@@ -94,22 +119,33 @@ pub(super) fn of_agent(world: &World, change: &Change<GuardedAgent>) -> Vec<Targ
     targets
 }
 
-/// Itself when its spec changed; the Agents that reference it when what they read of it changed.
+/// Itself when its spec or what its bridge reported changed; the Agents that reference it when what they read of it
+/// changed.
 pub(super) fn of_server(world: &World, change: &Change<GuardedServer>) -> Vec<Target> {
     let mut targets = Vec::new();
     let spec_changed = change.differs(spec_state);
-    if spec_changed {
+    let facts_changed = change.differs(|guarded| {
+        let status = guarded.0.as_ref().ok().and_then(|server| server.status.as_ref());
+        status.and_then(|status| status.reported.as_ref())
+    });
+    if spec_changed || facts_changed {
         targets.extend(change.after.as_deref().map(Target::server));
     }
     let seen_changed = change.differs(|guarded| {
         let status = guarded.0.as_ref().ok().and_then(|server| server.status.as_ref());
         status.map(|status| {
-            let conditions: Vec<_> =
-                status.conditions.iter().map(|c| (c.type_.as_str(), c.status.as_str(), c.reason.as_str())).collect();
+            let conditions: Vec<_> = status
+                .conditions
+                .iter()
+                .map(|c| (c.type_.as_str(), c.status.as_str(), c.reason.as_str()))
+                .collect();
             (conditions, status.address.as_ref())
         })
     });
-    if !change.initial && (spec_changed || seen_changed) && let Some(server) = change.latest() {
+    if !change.initial
+        && (spec_changed || seen_changed)
+        && let Some(server) = change.latest()
+    {
         let (namespace, name) = (server.namespace(), server.name_any());
         targets.extend(agents_that(world, |agent, refs| {
             agent.namespace() == namespace && refs.mcp_servers.contains(&name)
@@ -123,11 +159,19 @@ pub(super) fn of_labelled<K: Resource>(_: &World, change: &Change<K>) -> Vec<Tar
     if change.initial {
         return Vec::new();
     }
-    let Some(object) = change.latest() else { return Vec::new() };
+    let Some(object) = change.latest() else {
+        return Vec::new();
+    };
     let namespace = object.namespace().unwrap_or_default();
     let target = |label: &str| object.labels().get(label).cloned();
-    let agent = target(AGENT).map(|name| Target::Agent { namespace: namespace.clone(), name });
-    let server = target(MCP_SERVER).map(|name| Target::McpServer { namespace: namespace.clone(), name });
+    let agent = target(AGENT).map(|name| Target::Agent {
+        namespace: namespace.clone(),
+        name,
+    });
+    let server = target(MCP_SERVER).map(|name| Target::McpServer {
+        namespace: namespace.clone(),
+        name,
+    });
     agent.into_iter().chain(server).collect()
 }
 
@@ -137,7 +181,9 @@ pub(super) fn of_named<K: Resource>(world: &World, change: &Change<K>) -> Vec<Ta
     if change.initial {
         return targets;
     }
-    let Some(object) = change.latest() else { return targets };
+    let Some(object) = change.latest() else {
+        return targets;
+    };
     let (namespace, object_name) = (object.namespace().unwrap_or_default(), object.name_any());
     if let Some(owner) = controller(object.meta())
         && owner.api_version.starts_with("agentd.io/")
@@ -165,7 +211,9 @@ pub(super) fn of_named<K: Resource>(world: &World, change: &Change<K>) -> Vec<Ta
 /// As a named object, and whoever references it: Agents and McpServers, and Agents by way of an McpServer.
 pub(super) fn of_config_map(world: &World, change: &Change<PartialObjectMeta<ConfigMap>>) -> Vec<Target> {
     let mut targets = of_named(world, change);
-    let Some(map) = change.latest().filter(|_| !change.initial) else { return targets };
+    let Some(map) = change.latest().filter(|_| !change.initial) else {
+        return targets;
+    };
     let (namespace, name) = (map.namespace(), map.name_any());
     if name == BUNDLE_CONFIG_MAP {
         targets.push(Target::Bundles);
@@ -178,7 +226,8 @@ pub(super) fn of_config_map(world: &World, change: &Change<PartialObjectMeta<Con
     targets.extend(servers.iter().copied().map(Target::server));
     targets.extend(agents_that(world, |agent, refs| {
         agent.namespace() == namespace
-            && (refs.config_maps.contains(&name) || servers.iter().any(|server| callers::references(agent, server)))
+            && (refs.config_maps.contains(&name)
+                || servers.iter().any(|server| callers::references(agent, server)))
     }));
     targets.sort();
     targets.dedup();
@@ -189,9 +238,12 @@ pub(super) fn of_config_map(world: &World, change: &Change<PartialObjectMeta<Con
 /// callers.
 pub(super) fn of_account(world: &World, change: &Change<PartialObjectMeta<ServiceAccount>>) -> Vec<Target> {
     let mut targets = of_named(world, change);
-    let Some(account) = change.latest().filter(|_| !change.initial) else { return targets };
+    let Some(account) = change.latest().filter(|_| !change.initial) else {
+        return targets;
+    };
     let is_caller = |account: &PartialObjectMeta<ServiceAccount>| {
-        account.metadata.deletion_timestamp.is_none() && account.labels().get(CALLER).is_some_and(|value| value == "true")
+        account.metadata.deletion_timestamp.is_none()
+            && account.labels().get(CALLER).is_some_and(|value| value == "true")
     };
     if !change.differs(is_caller) {
         return targets;
@@ -200,15 +252,21 @@ pub(super) fn of_account(world: &World, change: &Change<PartialObjectMeta<Servic
     targets.push(Target::Bundles);
     targets.extend(agents_that(world, |agent, refs| {
         refs.callers_of.contains(&namespace)
-            || (agent.metadata.namespace.as_ref() == Some(&namespace) && refs.service_accounts.contains(&name))
+            || (agent.metadata.namespace.as_ref() == Some(&namespace)
+                && refs.service_accounts.contains(&name))
     }));
     targets
 }
 
 /// As a named object, and whoever names the claim.
-pub(super) fn of_claim(world: &World, change: &Change<PartialObjectMeta<PersistentVolumeClaim>>) -> Vec<Target> {
+pub(super) fn of_claim(
+    world: &World,
+    change: &Change<PartialObjectMeta<PersistentVolumeClaim>>,
+) -> Vec<Target> {
     let mut targets = of_named(world, change);
-    let Some(claim) = change.latest().filter(|_| !change.initial) else { return targets };
+    let Some(claim) = change.latest().filter(|_| !change.initial) else {
+        return targets;
+    };
     let (namespace, name) = (claim.namespace(), claim.name_any());
     targets.extend(agents_that(world, |agent, refs| {
         agent.namespace() == namespace && refs.claim.as_ref() == Some(&name)
@@ -219,15 +277,21 @@ pub(super) fn of_claim(world: &World, change: &Change<PartialObjectMeta<Persiste
 /// As a named object; the issuer's concerns everybody.
 pub(super) fn of_deployment(world: &World, change: &Change<PartialObjectMeta<Deployment>>) -> Vec<Target> {
     let targets = of_named(world, change);
-    let Some(deployment) = change.latest().filter(|_| !change.initial) else { return targets };
+    let Some(deployment) = change.latest().filter(|_| !change.initial) else {
+        return targets;
+    };
     let (namespace, name) = &world.issuer;
-    if deployment.metadata.namespace.as_ref() != Some(namespace) || deployment.metadata.name.as_ref() != Some(name) {
+    if deployment.metadata.namespace.as_ref() != Some(namespace)
+        || deployment.metadata.name.as_ref() != Some(name)
+    {
         return targets;
     }
     let agents = world.agents.state();
     let servers = world.servers.state();
     let agents = agents.iter().map(|agent| Target::agent(agent.as_ref()));
-    agents.chain(servers.iter().map(|server| Target::server(server.as_ref()))).collect()
+    agents
+        .chain(servers.iter().map(|server| Target::server(server.as_ref())))
+        .collect()
 }
 
 fn agents_that(world: &World, concerned: impl Fn(&Agent, &References) -> bool) -> Vec<Target> {

@@ -40,6 +40,8 @@ pub(super) struct Server {
     pub(super) name: String,
     /// The first Ready of a generation waits for it.
     pub(super) required: bool,
+    /// Why it is not in the document, if it is not.
+    pub(super) left_out: Option<String>,
     /// Whether its McpServer says that it was proved, and if not why. Inline servers have none.
     pub(super) verified: Option<Result<(), (String, String)>>,
 }
@@ -279,6 +281,7 @@ pub(super) fn servers(context: &Context, namespace: &str, spec: &AgentSpec) -> V
         .map(|used| Server {
             name: used.name.clone(),
             required: used.required != Some(false),
+            left_out: None,
             verified: used
                 .reference
                 .as_ref()

@@ -1,0 +1,9 @@
+//! The controllers against a real API server with its own controllers, with the rights that the chart gives. They run
+//! in this process; what a kubelet and pods would say is written by the tests.
+
+mod drift;
+mod harness;
+mod objects;
+mod references;
+mod reports;
+mod status;

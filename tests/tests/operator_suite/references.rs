@@ -1,0 +1,340 @@
+//! What an object refers to is watched; a status alone wakes nobody.
+
+use std::time::Duration;
+
+use agentd_base::report::ServerState;
+use agentd_tests::namespace::Namespace;
+use agentd_tests::wait::{for_condition, resources};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+
+use crate::harness::{LIMIT, Operator, live_name, pod_of, serve, until};
+use crate::objects::{agent, operated, remote, report, server};
+
+/// The time in which a referrer notices.
+const NOTICED: Duration = Duration::from_secs(5);
+
+/// Waits until the live document of the pod says something.
+async fn document(
+    operator: &Operator,
+    team: &Namespace,
+    pod: &Pod,
+    file: &str,
+    says: impl Fn(&Value) -> bool,
+) {
+    let maps: Api<ConfigMap> = Api::namespaced(operator.client.clone(), team.name());
+    let name = live_name(pod);
+    until(maps, "agentd.io/revision", "in the document", NOTICED, |maps| {
+        let text = maps.get(&name)?.data.as_ref()?.get(file)?;
+        says(&serde_json::from_str(text).unwrap()).then_some(())
+    })
+    .await;
+}
+
+fn config_map(name: &str, key: &str, value: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: NAMESPACE}}\ndata: {{{key}: '{value}'}}\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r25_config_maps_created_late_changed_and_deleted() {
+    let operator = Operator::start().await;
+    let team = Namespace::new("r25");
+    let agents = resources(&operator.client, team.name(), "Agent");
+    let from = agent("triage", "").replace(
+        "instruction: Help.",
+        "instructionFrom: {configMapKeyRef: {name: words, key: text}}",
+    );
+    team.apply(&from);
+    for_condition(&agents, "triage", "ResolvedRefs", "False", "RefNotFound", LIMIT).await;
+    team.apply(&config_map("words", "text", "Be kind."));
+    for_condition(&agents, "triage", "ResolvedRefs", "True", "", NOTICED).await;
+    let up = operator.bring_up(team.name(), "triage", vec![]).await;
+    let instruction =
+        |text: &'static str| move |document: &Value| document["agent"]["instruction"] == json!(text);
+    document(&operator, &team, &up.pod, "agentd.json", instruction("Be kind.")).await;
+    team.apply(&config_map("words", "text", "Be brief."));
+    document(&operator, &team, &up.pod, "agentd.json", instruction("Be brief.")).await;
+    team.kubectl(&["delete", "configmap", "words"]).ok();
+    let message = for_condition(&agents, "triage", "ResolvedRefs", "False", "RefNotFound", NOTICED).await;
+    assert!(message.contains("words"), "{message}");
+    // What runs keeps running.
+    document(&operator, &team, &up.pod, "agentd.json", instruction("Be brief.")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r25_servers_and_what_they_refer_to_themselves() {
+    let operator = Operator::start().await;
+    let team = Namespace::new("r25");
+    team.apply(&agent(
+        "triage",
+        "  mcpServers: [{name: web, ref: {name: search}, required: false}]",
+    ));
+    let agents = resources(&operator.client, team.name(), "Agent");
+    for_condition(&agents, "triage", "ResolvedRefs", "False", "RefNotFound", LIMIT).await;
+    let pod = pod_of(&operator.client, team.name(), "agentd.io/agent=triage", None).await;
+    let with_roots = remote("search", "https://search.example/mcp")
+        + "  tls: {caBundle: {configMapKeyRef: {name: roots, key: ca.pem}}}\n";
+    team.apply(&with_roots);
+    // By way of the server.
+    let message = for_condition(&agents, "triage", "ResolvedRefs", "False", "RefNotFound", NOTICED).await;
+    assert!(
+        message.contains("roots") || message.contains("search"),
+        "{message}"
+    );
+    team.apply(&config_map("roots", "ca.pem", "x"));
+    for_condition(&agents, "triage", "ResolvedRefs", "True", "", NOTICED).await;
+    team.apply(&remote("search", "https://search.example/mcp"));
+    let endpoint =
+        |document: &Value| document["mcp"]["servers"][0]["endpoint"] == json!("https://search.example/mcp");
+    let now = pod_of(&operator.client, team.name(), "agentd.io/agent=triage", None).await;
+    document(&operator, &team, &now, "agentd.json", endpoint).await;
+    assert!(pod.uid().is_some());
+    team.kubectl(&["delete", "mcpserver.agentd.io", "search"]).ok();
+    for_condition(&agents, "triage", "ResolvedRefs", "False", "RefNotFound", NOTICED).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r25_callers_come_and_go() {
+    let operator = Operator::start().await;
+    let team = Namespace::new("r25");
+    let spec = "  a2a:\n    principals:\n      - {name: boss, agentRef: {name: boss}, role: agent}\n      \
+                - {name: ci, serviceAccountRef: {name: ci}, role: user}\n      \
+                - {name: people, namespace: {name: NAMESPACE, kind: Callers}, role: user}\n      \
+                - {name: everyone, namespace: {name: NAMESPACE, kind: Agents}, role: agent}";
+    team.apply(&agent("triage", spec));
+    let pod = pod_of(&operator.client, team.name(), "agentd.io/agent=triage", None).await;
+    let callers = |wanted: &[(&str, &str)]| {
+        let mut wanted: Vec<String> = wanted
+            .iter()
+            .map(|(name, account)| format!("{name} {account}"))
+            .collect();
+        wanted.sort();
+        move |document: &Value| {
+            let principals = document["a2a"]["principals"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let mut seen: Vec<String> = principals
+                .iter()
+                .map(|one| {
+                    let id = one["spiffe_id"].as_str().unwrap().rsplit('/').next().unwrap();
+                    let name = one["name"]
+                        .as_str()
+                        .unwrap()
+                        .split(['/', '#', ' ', '.'])
+                        .next()
+                        .unwrap();
+                    format!("{name} {id}")
+                })
+                .collect();
+            seen.sort();
+            seen == wanted
+        }
+    };
+    let look = async |wanted: &[(&str, &str)]| {
+        document(&operator, &team, &pod, "agentd.json", callers(wanted)).await
+    };
+    look(&[("everyone", "triage-agent")]).await;
+    team.apply(&agent("boss", ""));
+    look(&[
+        ("boss", "boss-agent"),
+        ("everyone", "boss-agent"),
+        ("everyone", "triage-agent"),
+    ])
+    .await;
+    team.apply(&agent("boss", "  suspend: true"));
+    look(&[("everyone", "triage-agent")]).await;
+    team.apply("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: ci, namespace: NAMESPACE}\n");
+    team.kubectl(&["label", "serviceaccount", "ci", "agentd.io/caller=true"])
+        .ok();
+    look(&[("ci", "ci"), ("everyone", "triage-agent"), ("people", "ci")]).await;
+    // Whoever may call finds the bundle beside his account.
+    let maps: Api<ConfigMap> = Api::namespaced(operator.client.clone(), team.name());
+    let bundle = until(maps.clone(), "", "published", NOTICED, |maps| {
+        maps.get("agentd-bundle").cloned()
+    })
+    .await;
+    let data = bundle.data.as_ref().unwrap();
+    assert!(data["bundle.pem"].contains("BEGIN CERTIFICATE"));
+    assert_eq!(
+        data["audience"],
+        format!("agentd:{}/plum", operator.namespace.name())
+    );
+    assert_eq!(bundle.owner_references()[0].kind, "ClusterRole");
+    team.kubectl(&["label", "serviceaccount", "ci", "agentd.io/caller-"])
+        .ok();
+    look(&[("everyone", "triage-agent")]).await;
+    until(maps, "", "retired", NOTICED, |maps| {
+        (!maps.contains_key("agentd-bundle")).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_leave_the_lists_of_what_runs_also_while_the_spec_is_wrong() {
+    let operator = Operator::start().await;
+    let team = Namespace::new("narrow");
+    let principals = "  a2a:\n    principals:\n      - {name: boss, agentRef: {name: boss}, role: agent}\n      \
+                      - {name: other, spiffeID: 'spiffe://TD/ns/a/sa/b', role: user}\n";
+    let domain = operator.authority().await.trust_domain().to_string();
+    let principals = &principals.replace("TD", &domain);
+    team.apply(&agent("boss", ""));
+    team.apply(&agent("triage", principals));
+    let up = operator.bring_up(team.name(), "triage", vec![]).await;
+    let count = |wanted: usize| {
+        move |document: &Value| document["a2a"]["principals"].as_array().map_or(0, Vec::len) == wanted
+    };
+    document(&operator, &team, &up.pod, "agentd.json", count(2)).await;
+    team.apply(&agent(
+        "triage",
+        &format!("{principals}  podTemplate: {{spec: {{}}}}\n  limits: {{steps: 3}}"),
+    ));
+    let agents = resources(&operator.client, team.name(), "Agent");
+    for_condition(&agents, "triage", "Accepted", "False", "NotSupportedYet", LIMIT).await;
+    let steps = |document: &Value| document["limits"]["run"]["steps"] != json!(3);
+    document(&operator, &team, &up.pod, "agentd.json", steps).await;
+    team.kubectl(&["delete", "agent.agentd.io", "boss"]).ok();
+    let boss_left = |document: &Value| {
+        let principals = document["a2a"]["principals"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        principals
+            .iter()
+            .all(|one| !one["spiffe_id"].as_str().unwrap().ends_with("boss-agent"))
+    };
+    document(&operator, &team, &up.pod, "agentd.json", boss_left).await;
+    document(&operator, &team, &up.pod, "agentd.json", count(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bridge_lets_in_the_agents_that_reference_it_and_only_them() {
+    let operator = Operator::start().await;
+    let team = Namespace::new("bridge");
+    team.apply(&operated("fs"));
+    let pod = pod_of(&operator.client, team.name(), "agentd.io/mcp-server=fs", None).await;
+    let allowed = |wanted: &'static [&'static str]| {
+        move |document: &Value| {
+            let ids = document["allowed"].as_array().cloned().unwrap_or_default();
+            let names: Vec<_> = ids
+                .iter()
+                .map(|id| id.as_str().unwrap().rsplit('/').next().unwrap().to_owned())
+                .collect();
+            names == wanted
+        }
+    };
+    document(&operator, &team, &pod, "bridge.json", allowed(&[])).await;
+    let uses = "  mcpServers: [{name: fs, ref: {name: fs}}]";
+    team.apply(&agent("triage", uses));
+    team.apply(&agent("other", ""));
+    document(&operator, &team, &pod, "bridge.json", allowed(&["triage-agent"])).await;
+    team.apply(&agent("other", uses));
+    document(
+        &operator,
+        &team,
+        &pod,
+        "bridge.json",
+        allowed(&["other-agent", "triage-agent"]),
+    )
+    .await;
+    team.apply(
+        &(operated("fs")
+            + &format!(
+                "  allowedAgents: {{agents: [{{namespace: {}, name: other}}]}}\n",
+                team.name()
+            )),
+    );
+    document(&operator, &team, &pod, "bridge.json", allowed(&["other-agent"])).await;
+    let agents = resources(&operator.client, team.name(), "Agent");
+    let message = for_condition(
+        &agents,
+        "triage",
+        "ResolvedRefs",
+        "False",
+        "RefNotPermitted",
+        NOTICED,
+    )
+    .await;
+    assert!(message.contains("fs"), "{message}");
+    team.kubectl(&["delete", "agent.agentd.io", "other"]).ok();
+    document(&operator, &team, &pod, "bridge.json", allowed(&[])).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r18_a_status_alone_wakes_nobody() {
+    let operator = Operator::start().await;
+    let team = Namespace::new("r18");
+    team.apply(&agent(
+        "triage",
+        "  mcpServers: [{name: web, url: 'https://down.example/mcp'}]",
+    ));
+    let digest = operator.digest(team.name(), "triage", "").await;
+    let pod = pod_of(&operator.client, team.name(), "agentd.io/agent=triage", None).await;
+    serve(&operator.client, &pod).await;
+    let failed = report(&pod, &digest, vec![server("web", ServerState::Failed)]);
+    operator.say(team.name(), "triage-agent", &failed).await;
+    let agents = resources(&operator.client, team.name(), "Agent");
+    for_condition(&agents, "triage", "ToolsReady", "False", "ServerNotReady", LIMIT).await;
+    let settled = |object: Option<&kube::api::DynamicObject>| {
+        let ready = object.and_then(|object| agentd_tests::wait::condition(object, "Ready"));
+        ready.is_some_and(|(_, _, message)| message.starts_with("waiting for what is required"))
+    };
+    agentd_tests::wait::until(&agents, "triage", "settled", LIMIT, settled).await;
+    // The same report again and again: nothing is written.
+    let statuses = || operator.counter("agentd_operator_status_writes_total", "Agent");
+    let settled = async {
+        loop {
+            let before = statuses().await;
+            operator.say(team.name(), "triage-agent", &failed).await;
+            if statuses().await == before {
+                return before;
+            }
+        }
+    };
+    let before = tokio::time::timeout(LIMIT, settled).await.expect("it settles");
+    for _ in 0..10 {
+        operator.say(team.name(), "triage-agent", &failed).await;
+    }
+    assert_eq!(statuses().await, before);
+    // Somebody else's status field: no reconcile follows. The one that does is another Agent's, which shows that the
+    // watch has passed the change.
+    let reconciles = || operator.counter("agentd_operator_reconciles_total", "controller=\"agent\"");
+    let settled = reconciles().await;
+    let patch = json!({"status": {"lastRun": {"id": "x"}}});
+    agents
+        .patch_status("triage", &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .unwrap();
+    team.apply(&agent("later", "").replace("https://model", "http://model"));
+    for_condition(&agents, "later", "Accepted", "False", "", LIMIT).await;
+    let more = reconciles().await - settled;
+    assert!(more <= 2.0, "{more} reconciles");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r17_servers_that_hang_hold_nobody_up() {
+    let count = if agentd_tests::cluster::is_soak() { 100 } else { 12 };
+    let operator = Operator::start().await;
+    let team = Namespace::new("r17");
+    team.apply(&(remote("hole", "https://192.0.2.1/mcp") + &remote("tar", "https://203.0.113.7:9/mcp")));
+    let uses = "  mcpServers: [{name: hole, ref: {name: hole}, required: false}, {name: tar, ref: {name: tar}, required: false}]\n  \
+                store: {memory: {}}";
+    let all: String = (0..count).map(|i| agent(&format!("a{i}"), uses)).collect();
+    team.apply(&all);
+    let begun = std::time::Instant::now();
+    for i in 0..count {
+        let down = ["hole", "tar"]
+            .map(|name| server(name, ServerState::Connecting))
+            .to_vec();
+        operator.bring_up(team.name(), &format!("a{i}"), down).await;
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(2 * count + 20),
+        "{:?}",
+        begun.elapsed()
+    );
+}
