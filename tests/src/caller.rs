@@ -45,6 +45,51 @@ pub fn fetch_identity(namespace: &str, service_account: &str) -> Result<Identity
     }
 }
 
+/// Asks the issuer for an identity with this token, in place of one that `kubectl` makes.
+///
+/// # Errors
+/// What `agentd` said when it got none.
+pub fn fetch_with_token(namespace: &str, token: &str) -> Result<Identity, String> {
+    let folder = TempDir::new().expect("a folder");
+    let bundle = cluster()
+        .kubectl([
+            "--namespace",
+            namespace,
+            "get",
+            "configmap",
+            "agentd-bundle",
+            "-o",
+            "json",
+        ])
+        .ok();
+    let bundle: serde_json::Value = serde_json::from_str(&bundle).expect("JSON");
+    let said = |key: &str| {
+        bundle["data"][key]
+            .as_str()
+            .expect("a key of agentd-bundle")
+            .to_owned()
+    };
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path
+    };
+    let finished = run(cluster()
+        .on_node(1, install::agentd())
+        .args(["identity", "fetch", "--issuer-url", &said("issuer-url")])
+        .args(["--issuer-id", &said("issuer-id"), "--bundle"])
+        .arg(file("roots.pem", &said("bundle.pem")))
+        .arg("--token-file")
+        .arg(file("token", token))
+        .arg("--out")
+        .arg(folder.path()));
+    if finished.code == 0 {
+        Ok(Identity(folder))
+    } else {
+        Err(finished.failed())
+    }
+}
+
 /// Sends `text` with the official Python client.
 pub fn ask_with_sdk(url: &str, text: &str, identity: &Identity) -> Finished {
     let file = |name: &str| identity.folder().join(name);

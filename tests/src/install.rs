@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::cluster::cluster;
+use crate::command::Finished;
+
 /// A setting that `tests/scripts/test.sh` makes.
 fn setting(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the suite by `make test-e2e`"))
@@ -18,6 +21,18 @@ pub fn release() -> String {
 #[must_use]
 pub fn namespace() -> String {
     setting("TEST_NAMESPACE")
+}
+
+/// The audience of the tokens that the issuer takes.
+#[must_use]
+pub fn audience() -> String {
+    format!("agentd:{}/{}", namespace(), release())
+}
+
+/// Runs kubectl in the namespace of the release.
+pub fn kubectl(arguments: &[&str]) -> Finished {
+    let namespace = namespace();
+    cluster().kubectl(["--namespace", &namespace].iter().chain(arguments))
 }
 
 /// The static binary that the agents' image holds.

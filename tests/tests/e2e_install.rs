@@ -72,16 +72,28 @@ fn p13_crds_are_small_enough_for_client_side_apply_and_have_nothing_to_warn_of()
 
 #[test]
 fn install_yaml_and_its_kustomization_are_whole() {
-    let built = cluster()
-        .kubectl([
-            "kustomize",
-            repository().join("manifests").to_str().expect("UTF-8"),
-        ])
-        .ok();
+    let manifests = repository().join("manifests");
+    let path = |name: &str| manifests.join(name).to_str().expect("UTF-8").to_owned();
+    let built = cluster().kubectl(["kustomize", &path("")]).ok();
     for kind in ["CustomResourceDefinition", "Deployment", "ClusterRole", "Service"] {
         assert!(built.contains(&format!("kind: {kind}\n")), "{kind}");
     }
-    assert!(built.contains("namespace: agentd-system\n"));
+    // A dry run makes no namespace for what comes after it.
+    let _ = cluster().kubectl(["create", "namespace", "agentd-system"]).ok();
+    let applied = cluster().kubectl([
+        "apply",
+        "--server-side",
+        "--dry-run=server",
+        // The CRDs are Helm's on this cluster.
+        "--force-conflicts",
+        "--validate=strict",
+        "-f",
+        &path("install.yaml"),
+    ]);
+    let _ = cluster()
+        .kubectl(["delete", "namespace", "agentd-system", "--wait=false"])
+        .ok();
+    assert_eq!((applied.code, applied.stderr.as_str()), (0, ""), "{applied}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agentd_tests::caller::{curl, fetch_identity};
+use agentd_tests::caller::{curl, fetch_identity, fetch_with_token};
 use agentd_tests::cluster::cluster;
 use agentd_tests::namespace::Namespace;
 use agentd_tests::samples::{ready_namespace, sample};
@@ -96,8 +96,10 @@ async fn nobody_passes_by_the_bridge_and_a_server_that_listens_everywhere_is_nam
 async fn a_server_refuses_an_agent_that_it_does_not_allow() {
     let namespace = Namespace::new("allowed");
     agentd_tests::samples::reach_outside(namespace.name());
-    let server = sample(namespace.name(), "mcpserver-everything.yaml")
-        .replace("spec:\n", "spec:\n  allowedAgents: {agents: [{name: other}]}\n");
+    let server = sample(namespace.name(), "mcpserver-everything.yaml").replace(
+        "spec:\n",
+        "spec:\n  allowedAgents: {agents: [{namespace: NAMESPACE, name: other}]}\n",
+    );
     namespace.apply(&server);
     for file in ["agent.yaml", "caller.yaml", "mcpserver-remote.yaml"] {
         namespace.apply(&sample(namespace.name(), file));
@@ -140,7 +142,7 @@ async fn a_server_refuses_an_agent_that_it_does_not_allow() {
     // The server lets it in: the reference resolves by itself.
     namespace.apply(&sample(namespace.name(), "mcpserver-everything.yaml").replace(
         "spec:\n",
-        "spec:\n  allowedAgents: {agents: [{name: other}, {name: demo}]}\n",
+        "spec:\n  allowedAgents: {agents: [{namespace: NAMESPACE, name: other}, {namespace: NAMESPACE, name: demo}]}\n",
     ));
     wait::for_condition(&agents, "demo", "Ready", "True", "", MINUTE).await;
 }
@@ -174,6 +176,119 @@ async fn the_issuer_refuses_accounts_that_are_not_for_calling() {
     wait::for_condition(&agents, "demo", "Ready", "True", "", MINUTE).await;
 }
 
+/// A token of the agent's ServiceAccount that names a pod, with the issuer's audience or another.
+fn token_of(namespace: &Namespace, account: &str, pod: Option<(&str, &str)>, audience: &str) -> String {
+    let mut line = vec!["create", "token", account, "--audience", audience];
+    if let Some((name, uid)) = pod {
+        line.extend([
+            "--bound-object-kind=Pod",
+            "--bound-object-name",
+            name,
+            "--bound-object-uid",
+            uid,
+        ]);
+    }
+    namespace.kubectl(&line).ok().trim().to_owned()
+}
+
+#[tokio::test]
+async fn the_issuer_refuses_tokens_that_show_no_pod_of_an_agent() {
+    let (namespace, _client) = ready_namespace("token").await;
+    let audience = install::audience();
+    let refused = |token: &str| fetch_with_token(namespace.name(), token).expect_err("no identity");
+
+    let said = refused(&token_of(
+        &namespace,
+        "caller",
+        None,
+        "https://kubernetes.default.svc",
+    ));
+    assert!(
+        said.contains(&audience),
+        "a wrong audience; it names the right one: {said}"
+    );
+    let said = refused(&token_of(&namespace, "demo-agent", None, &audience));
+    assert!(said.contains("Agent demo"), "no pod claims: {said}");
+
+    // A pod that names the agent's account and is none of its own: from inside, with the token that the kubelet mounts.
+    let image = namespace
+        .kubectl(&[
+            "get",
+            "deployment",
+            "demo-agent",
+            "-o",
+            "jsonpath={.spec.template.spec.containers[0].image}",
+        ])
+        .ok();
+    namespace.apply(&foreign_pod(&image, &audience));
+    namespace
+        .kubectl(&[
+            "wait",
+            "--for=jsonpath={.status.phase}=Failed",
+            "pod/foreign",
+            "--timeout=60s",
+        ])
+        .ok();
+    let said = namespace.kubectl(&["logs", "foreign"]).ok();
+    assert!(
+        said.contains("Pod foreign is controlled by no Agent or McpServer"),
+        "{said}"
+    );
+
+    // The agent's own pod, which is good until it is gone.
+    let pods = namespace
+        .kubectl(&[
+            "get",
+            "pods",
+            "-l",
+            "agentd.io/agent=demo",
+            "-o",
+            "jsonpath={.items[0].metadata.name} {.items[0].metadata.uid}",
+        ])
+        .ok();
+    let (pod, uid) = pods.split_once(' ').expect("name and UID");
+    let token = token_of(&namespace, "demo-agent", Some((pod, uid)), &audience);
+    let _identity = fetch_with_token(namespace.name(), &token).expect("the agent's own identity");
+    namespace.kubectl(&["delete", "pod", pod, "--timeout=60s"]).ok();
+    let said = refused(&token);
+    assert!(
+        said.contains(pod) || said.contains("not valid"),
+        "a deleted pod: {said}"
+    );
+}
+
+/// `agentd identity fetch` in a pod of nobody's, under the agent's account.
+fn foreign_pod(image: &str, audience: &str) -> String {
+    format!(
+        r#"apiVersion: v1
+kind: Pod
+metadata: {{name: foreign, namespace: NAMESPACE}}
+spec:
+  restartPolicy: Never
+  serviceAccountName: demo-agent
+  automountServiceAccountToken: false
+  securityContext: {{runAsNonRoot: true, runAsUser: 65532, seccompProfile: {{type: RuntimeDefault}}}}
+  containers:
+    - name: main
+      image: {image}
+      env:
+        - {{name: URL, valueFrom: {{configMapKeyRef: {{name: agentd-bundle, key: issuer-url}}}}}}
+        - {{name: ID, valueFrom: {{configMapKeyRef: {{name: agentd-bundle, key: issuer-id}}}}}}
+      args: [identity, fetch, --issuer-url, $(URL), --issuer-id, $(ID), --bundle, /bundle/bundle.pem,
+        --token-file, /token/token, --out, /out]
+      securityContext: {{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {{drop: [ALL]}}}}
+      volumeMounts:
+        - {{name: token, mountPath: /token}}
+        - {{name: bundle, mountPath: /bundle}}
+        - {{name: out, mountPath: /out}}
+  volumes:
+    - {{name: token, projected: {{sources: [{{serviceAccountToken: {{path: token, audience: "{audience}"}}}}]}}}}
+    - {{name: bundle, configMap: {{name: agentd-bundle}}}}
+    - {{name: out, emptyDir: {{}}}}
+"#
+    )
+}
+
 #[tokio::test]
 async fn the_operator_may_do_nothing_with_secrets_of_others() {
     for component in ["controllers", "issuer"] {
@@ -199,5 +314,27 @@ async fn the_operator_may_do_nothing_with_secrets_of_others() {
             &account,
         ]);
         assert_eq!(own.stdout.trim(), "no", "the CA is never overwritten");
+    }
+    // And in the text of what was installed: nothing that the whole cluster grants names Secrets, or all resources.
+    let label = format!("app.kubernetes.io/instance={}", install::release());
+    let roles = cluster()
+        .kubectl(["get", "clusterroles", "-l", &label, "-o", "json"])
+        .ok();
+    let roles: serde_json::Value = serde_json::from_str(&roles).expect("JSON");
+    let rules: Vec<&serde_json::Value> = roles["items"]
+        .as_array()
+        .expect("items")
+        .iter()
+        .flat_map(|role| role["rules"].as_array().expect("rules"))
+        .collect();
+    assert!(rules.len() > 4, "{rules:?}");
+    for rule in rules {
+        for resource in rule["resources"].as_array().into_iter().flatten() {
+            let resource = resource.as_str().expect("a text");
+            assert!(
+                !resource.starts_with("secrets") && !resource.contains('*'),
+                "{rule}"
+            );
+        }
     }
 }
