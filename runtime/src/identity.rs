@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::admin::IdentityHealth;
+use crate::files::Folders;
 
 /// A running identity. Dropping it ends the renewal.
 pub struct PodIdentity {
@@ -66,6 +67,23 @@ impl PodIdentity {
             clock,
             task,
         })
+    }
+
+    /// Lets everybody look at the folders again at each renewal: what a process without inotify missed is hours old
+    /// then, and not older.
+    pub fn look_again_at_renewals(&self, folders: Folders) {
+        let mut renewal = self.renewal.clone();
+        let mut seen = renewal.borrow().renewals;
+        tokio::spawn(async move {
+            while let Ok(now) = renewal
+                .wait_for(|now| now.renewals > seen)
+                .await
+                .map(|now| now.renewals)
+            {
+                seen = now;
+                folders.look_again();
+            }
+        });
     }
 
     /// For `/readyz`.

@@ -13,9 +13,9 @@ use agentd_config::live::{self, Live};
 use agentd_config::load::{self, Layers, Loaded};
 use agentd_config::{BridgeDocument, ConfigErrors, Document, Fault, reload};
 use agentd_identity::{Bundle, IdentitySource};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
-use crate::files::FolderWatch;
+use crate::files::Folders;
 use crate::identity::{name_in, parse_bundle, set_bundle};
 use crate::metrics::Metrics;
 
@@ -134,8 +134,9 @@ enum Verdict<T> {
 }
 
 impl<T: Reloadable> LiveHalf<T> {
-    /// Follows the folder until the process ends. `poke` makes it look without a change.
-    pub async fn follow(self, mut watch: FolderWatch, mut poke: mpsc::Receiver<()>) {
+    /// Follows the folder until the process ends.
+    pub async fn follow(self, folders: Folders) {
+        let mut changes = folders.changes();
         let document = self.settings.borrow().document.clone();
         let (live, bundle) = (document.live_folder(), document.bundle_file());
         for folder in live
@@ -143,16 +144,14 @@ impl<T: Reloadable> LiveHalf<T> {
             .map(PathBuf::as_path)
             .chain(bundle.iter().filter_map(|file| file.parent()))
         {
-            watch.add(folder);
+            folders.add(folder);
         }
         tracing::debug!(event = "config.watch.armed", folder = ?live);
         loop {
             // What changed between the first reading and the watch is seen too.
             self.look().await;
-            tokio::select! {
-                () = watch.changed() => tokio::time::sleep(SETTLE).await,
-                Some(()) = poke.recv() => {}
-            }
+            changes.next().await;
+            tokio::time::sleep(SETTLE).await;
         }
     }
 

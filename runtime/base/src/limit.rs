@@ -2,7 +2,7 @@
 
 /// A CSR: an EC P-256 request is under 500 bytes, RSA-4096 under 2 KiB.
 pub const CSR_BYTES: usize = 8 * 1024;
-/// A report of a pod: 64 servers with 256 tool digests each fit.
+/// A report of a pod: 64 servers with 256 tool digests each fit unless all their names are long; then the lists are cut.
 pub const REPORT_BYTES: usize = 2 * 1024 * 1024;
 /// Tools that a report and a status name for one server (api.md).
 pub const REPORTED_TOOLS: usize = 256;

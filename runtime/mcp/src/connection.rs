@@ -385,16 +385,23 @@ fn refused(error: &ClientInitializeError, health: &Health) -> Fault {
     of_handshake(error, health.fault())
 }
 
-/// What a proving exchange showed.
+/// What an exchange that proves a server showed: that it answers a list, not just a handshake.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Proof {
-    pub(crate) info: ServerInfo,
-    pub(crate) tools: Vec<Tool>,
-    pub(crate) resource_count: u32,
+pub struct Proof {
+    /// From the handshake.
+    pub info: ServerInfo,
+    /// All tools.
+    pub tools: Vec<Tool>,
+    /// All resources.
+    pub resource_count: u32,
 }
 
 impl Proof {
-    pub(crate) async fn of(connection: &Connection) -> Result<Self, ConnectError> {
+    /// Asks for the lists.
+    ///
+    /// # Errors
+    /// As [`Connection::open`].
+    pub async fn of(connection: &Connection) -> Result<Self, ConnectError> {
         let tools = connection.tools().await?;
         let resource_count = connection.resource_count().await?;
         Ok(Self {

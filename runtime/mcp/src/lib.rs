@@ -16,6 +16,6 @@ mod transport;
 
 pub use call::{CallError, CallMeta, ToolOutcome};
 pub use catalogue::{Catalogue, Entry, Tool};
-pub use connection::{ConnectError, Connection, Era, Kind};
+pub use connection::{ConnectError, Connection, Era, Kind, Proof};
 pub use outbound::Outbound;
 pub use supervised::{ServerView, ServersView, Supervised};

@@ -33,20 +33,22 @@ pub struct ServerView {
     pub state: ServerState,
     /// Why it is not connected.
     pub message: Option<String>,
-    /// From the last handshake.
+    /// From the last handshake that succeeded; without it nothing is known of the server itself.
     pub info: Option<ServerInfo>,
     /// Negotiated; for the spawn payload.
     pub era: Option<Era>,
     /// Untrusted, cut.
     pub instructions: Option<String>,
-    /// All tools of the server, before allow and exclude; none while it is not connected.
+    /// All tools of the server, before allow and exclude, as the last exchange that succeeded showed them. Only those of
+    /// a connected server stand in the catalogue.
     pub tools: Vec<Tool>,
-    /// All resources of the server.
+    /// All resources of the server, likewise.
     pub resource_count: u32,
 }
 
 impl ServerView {
-    fn new(server: McpServer) -> Self {
+    /// A server that was not asked yet.
+    pub fn new(server: McpServer) -> Self {
         Self {
             server,
             state: ServerState::Connecting,
@@ -59,7 +61,8 @@ impl ServerView {
         }
     }
 
-    fn connected(&mut self, connection: &Connection, proof: Proof) {
+    /// An exchange succeeded.
+    pub fn connected(&mut self, connection: &Connection, proof: Proof) {
         self.state = ServerState::Connected;
         self.message = None;
         self.info = Some(proof.info);
@@ -69,12 +72,10 @@ impl ServerView {
         self.resource_count = proof.resource_count;
     }
 
-    fn failed(&mut self, error: &ConnectError) {
+    /// An exchange failed. What is known of the server stays known: it is away, not another one.
+    pub fn failed(&mut self, error: &ConnectError) {
         self.state = error.state;
         self.message = Some(error.message.clone());
-        self.instructions = None;
-        self.tools = Vec::new();
-        self.resource_count = 0;
     }
 
     fn report(&self) -> report::Server {
@@ -117,7 +118,8 @@ pub struct ServersView {
 
 impl ServersView {
     fn of(servers: Vec<ServerView>) -> Self {
-        let tools = servers.iter().map(|view| (&view.server, view.tools.as_slice()));
+        let connected = servers.iter().filter(|view| view.state == ServerState::Connected);
+        let tools = connected.map(|view| (&view.server, view.tools.as_slice()));
         let catalogue = Arc::new(Catalogue::build(tools));
         Self { servers, catalogue }
     }

@@ -14,24 +14,24 @@ use agentd_base::class::exit;
 use agentd_base::clock;
 use agentd_base::drain::Drain;
 use agentd_base::readiness::Readiness;
-use agentd_base::report::{Rejected, Report};
+use agentd_base::report::{Rejected, Report, ServerState};
 use agentd_config::BridgeDocument;
 use agentd_config::document::McpServer;
 use agentd_config::load::Loaded;
 use agentd_identity::tls::{ClientAuth, server_config};
 use agentd_mcp::ServersView;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, watch};
 
-use self::prover::{Proof, Prover, outside};
+use self::prover::{Found, Ports, Prover};
 use self::proxy::{Proxy, relay};
 use crate::admin::{self, Admin};
-use crate::files::FolderWatch;
+use crate::files::Folders;
 use crate::identity::PodIdentity;
 use crate::logging::LevelHandle;
 use crate::metrics::Metrics;
 use crate::pod::Pod;
 use crate::reload::{LiveHalf, Settings, bundle_of};
-use crate::report;
+use crate::report::{Reporter, settled};
 use crate::signals::{Event, Signals};
 
 /// The bridge's configuration of this moment.
@@ -146,18 +146,18 @@ async fn serve(start: Start) -> Result<u8, StartError> {
     let prover = Prover {
         server: upstream(&document),
         instance: document.name.clone(),
-        outside: outside(start.pod.ip, document.upstream_port),
+        ports: Ports::new(start.pod.ip, document.upstream_port),
         again,
     };
-    let (proof, proven) = watch::channel(prover.unproven());
-    tokio::spawn(prover.run(proof));
+    let reporter = Reporter::new(&document.report, identity.source.clone()).map_err(StartError::Upstream)?;
+    let (finding, found) = watch::channel(prover.unproven());
+    tokio::spawn(prover.run(finding));
 
     let (rejected, refused) = watch::channel(None);
-    let (state, reported) = watch::channel(report_of(&start.pod, &follow.borrow(), None, &proven.borrow()));
-    tokio::spawn(assemble(start.pod, follow, refused, proven, state));
-    report::start(&document.report, identity.source.clone(), reported).map_err(StartError::Upstream)?;
+    tokio::spawn(assemble(start.pod, follow, refused, found, reporter));
 
-    let (poke, pokes) = mpsc::channel(1);
+    let folders = Folders::new();
+    identity.look_again_at_renewals(folders.clone());
     let source = Some(identity.source.clone());
     let half = LiveHalf {
         layers: start.files,
@@ -166,12 +166,11 @@ async fn serve(start: Start) -> Result<u8, StartError> {
         identity: source,
         metrics,
     };
-    tokio::spawn(half.follow(FolderWatch::new().map_err(system)?, pokes));
+    tokio::spawn(half.follow(folders.clone()));
     tracing::info!(event = "proc.ready");
 
     while signals.next().await == Event::Reload {
-        // One look that waits is enough.
-        let _ = poke.try_send(());
+        folders.look_again();
     }
     tracing::info!(event = "drain.start");
     readiness.block("drain", "the bridge is about to stop");
@@ -197,19 +196,28 @@ fn upstream(document: &BridgeDocument) -> McpServer {
     server
 }
 
-/// Keeps the report current.
+/// Keeps the report current, and the operator informed of it.
 async fn assemble(
     pod: Pod,
     mut settings: watch::Receiver<Arc<BridgeSettings>>,
     mut rejected: watch::Receiver<Option<Rejected>>,
-    mut proof: watch::Receiver<Proof>,
-    state: watch::Sender<Report>,
+    mut found: watch::Receiver<Found>,
+    reporter: Reporter,
 ) {
+    settled(&mut found, |found| found.server.state != ServerState::Connecting).await;
+    let first = report_of(
+        &pod,
+        &settings.borrow_and_update(),
+        rejected.borrow_and_update().clone(),
+        &found.borrow_and_update(),
+    );
+    let (state, reported) = watch::channel(first);
+    tokio::spawn(reporter.run(reported));
     loop {
         let changed = tokio::select! {
             changed = settings.changed() => changed,
             changed = rejected.changed() => changed,
-            changed = proof.changed() => changed,
+            changed = found.changed() => changed,
         };
         if changed.is_err() {
             return;
@@ -219,15 +227,15 @@ async fn assemble(
             &pod,
             &settings.borrow_and_update(),
             refused,
-            &proof.borrow_and_update(),
+            &found.borrow_and_update(),
         );
         state.send_if_modified(|current| std::mem::replace(current, report.clone()) != report);
     }
 }
 
-fn report_of(pod: &Pod, settings: &BridgeSettings, rejected: Option<Rejected>, proof: &Proof) -> Report {
+fn report_of(pod: &Pod, settings: &BridgeSettings, rejected: Option<Rejected>, found: &Found) -> Report {
     let view = ServersView {
-        servers: vec![proof.server.clone()],
+        servers: vec![found.server.clone()],
         ..ServersView::default()
     };
     Report {
@@ -236,7 +244,7 @@ fn report_of(pod: &Pod, settings: &BridgeSettings, rejected: Option<Rejected>, p
         running_digest: settings.digest.clone(),
         rejected,
         servers: view.report(),
-        listens_on_all_addresses: proof.listens_on_all_addresses,
+        listens_on_all_addresses: found.listens_on_all_addresses,
         ..Report::default()
     }
 }

@@ -11,7 +11,7 @@ use agentd_base::text::clip;
 use secrecy::{ExposeSecret as _, SecretString};
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdout, Command};
 
 /// A slow API server over a slow link.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -132,20 +132,26 @@ impl Kubectl {
             .kill_on_drop(true)
             .spawn()
             .map_err(KubectlError::Missing)?;
-        let stdout = child.stdout.take();
-        let line = async {
-            let mut lines = BufReader::new(stdout?).lines();
-            lines.next_line().await.ok().flatten()
+        let mut output = child.stdout.take().map(BufReader::new);
+        let mut line = String::new();
+        let read = async {
+            if let Some(output) = &mut output {
+                // What it could not say is judged below.
+                let _ = output.read_line(&mut line).await;
+            }
         };
-        let line = tokio::time::timeout(ANSWER, line)
+        tokio::time::timeout(ANSWER, read)
             .await
             .map_err(|_| KubectlError::Slow(VERB))?;
-        let line = line.unwrap_or_default();
         let port = forwarded_port(&line).ok_or_else(|| KubectlError::Answer {
             verb: VERB,
             problem: clip(&line, SAID_CHARS),
         })?;
-        Ok(Forward { port, _child: child })
+        Ok(Forward {
+            port,
+            _child: child,
+            _output: output,
+        })
     }
 }
 
@@ -153,6 +159,8 @@ impl Kubectl {
 pub(super) struct Forward {
     port: u16,
     _child: Child,
+    // Held open: kubectl says a word at each connection, and a closed pipe would end it there.
+    _output: Option<BufReader<ChildStdout>>,
 }
 
 impl Forward {

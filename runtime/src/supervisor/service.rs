@@ -1,6 +1,7 @@
 //! The long-lived agent: A2A, admin port, reports, reload, drain.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,19 +15,18 @@ use agentd_base::report::{Rejected, Report};
 use agentd_config::endpoint::{self, Listen};
 use agentd_config::{Document, secret};
 use agentd_mcp::ServersView;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use url::Url;
 
 use super::settings::{Settings, SettingsWatch};
 use super::tasks::{A2aService, Tasks};
 use super::{Foundation, Start, StartError};
 use crate::admin::{self, Admin};
-use crate::files::FolderWatch;
+use crate::files::Folders;
 use crate::logging::LevelHandle;
-use crate::metrics::Metrics;
 use crate::pod::Pod;
 use crate::reload::LiveHalf;
-use crate::report;
+use crate::report::{Reporter, settled};
 use crate::signals::{Event, Signals};
 use crate::worker::process::{ASK, TERM};
 
@@ -74,22 +74,23 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
     }
 
     let (rejected, refused) = watch::channel(None);
-    let secrets = SecretsWatch::new(&foundation.settings.subscribe())?;
+    let folders = Folders::new();
     let facts = Facts {
         pod: start.pod,
         settings: foundation.settings.subscribe(),
         rejected: refused,
         servers: foundation.servers.view(),
-        metrics: foundation.metrics.clone(),
     };
-    let (state, reported) = watch::channel(facts.report());
-    if let (Some(to), Some(identity)) = (&document.report, &foundation.identity) {
-        report::start(to, identity.source.clone(), reported)
-            .map_err(|problem| listen_fault("report.url", &problem))?;
-    }
-    tokio::spawn(facts.follow(secrets, state));
+    let reporter = match (&document.report, &foundation.identity) {
+        (Some(to), Some(identity)) => {
+            identity.look_again_at_renewals(folders.clone());
+            let reporter = Reporter::new(to, identity.source.clone());
+            Some(reporter.map_err(|problem| listen_fault("report.url", &problem))?)
+        }
+        _ => None,
+    };
+    tokio::spawn(facts.follow(folders.clone(), reporter));
 
-    let (poke, pokes) = mpsc::channel(1);
     let half = LiveHalf {
         layers: start.layers,
         settings: foundation.settings.clone(),
@@ -100,18 +101,20 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
             .map(|identity| identity.source.clone()),
         metrics: foundation.metrics.clone(),
     };
-    let watching = FolderWatch::new().map_err(|error| StartError::System(error.to_string()))?;
-    tokio::spawn(half.follow(watching, pokes));
+    tokio::spawn(half.follow(folders.clone()));
     tracing::info!(event = "proc.ready");
 
     let mut changes = foundation.settings.subscribe();
+    let mut servers = foundation.servers.view();
+    servers.mark_changed();
     loop {
         tokio::select! {
             event = signals.next() => match event {
-                Event::Reload => drop(poke.try_send(())),
+                Event::Reload => folders.look_again(),
                 Event::End => break,
             },
             Some(server) = foundation.suspects.recv() => foundation.servers.check(&server),
+            Ok(()) = servers.changed() => foundation.metrics.servers(&servers.borrow_and_update()),
             Ok(()) = changes.changed() => {
                 let settings = changes.borrow_and_update().clone();
                 take_up(&settings.document, &foundation, &principals, &start.level);
@@ -224,14 +227,12 @@ struct Facts {
     settings: SettingsWatch,
     rejected: watch::Receiver<Option<Rejected>>,
     servers: watch::Receiver<Arc<ServersView>>,
-    metrics: Metrics,
 }
 
 impl Facts {
     fn report(&self) -> Report {
         let settings: Arc<Settings> = self.settings.borrow().clone();
         let view = self.servers.borrow().clone();
-        self.metrics.servers(&view);
         Report {
             pod_name: self.pod.name.clone().unwrap_or_default(),
             pod_uid: self.pod.uid.clone().unwrap_or_default(),
@@ -242,25 +243,33 @@ impl Facts {
             a2a_versions: A2A_VERSIONS.map(str::to_owned).to_vec(),
             tool_count: u32::try_from(view.catalogue.entries().len()).unwrap_or(u32::MAX),
             tool_digest: view.catalogue.digest(),
-            listens_on_all_addresses: false,
+            listens_on_all_addresses: None,
         }
     }
 
-    /// Keeps the report current.
-    async fn follow(mut self, mut secrets: SecretsWatch, state: watch::Sender<Report>) {
+    /// Keeps the report current, and the operator informed of it. Servers that are new get a moment to be tried first.
+    async fn follow(mut self, folders: Folders, reporter: Option<Reporter>) {
+        let mut files = folders.changes();
+        watch_secrets(&folders, &self.settings.borrow().document);
+        settled(&mut self.servers, |view| view.settled()).await;
+        let (state, reported) = watch::channel(self.report());
+        if let Some(reporter) = reporter {
+            tokio::spawn(reporter.run(reported));
+        }
         loop {
             let changed = tokio::select! {
                 changed = self.settings.changed() => {
-                    secrets.add(&self.settings.borrow().document);
+                    watch_secrets(&folders, &self.settings.borrow().document);
                     changed
                 }
                 changed = self.rejected.changed() => changed,
                 changed = self.servers.changed() => changed,
-                () = secrets.folders.changed() => Ok(()),
+                () = files.next() => Ok(()),
             };
             if changed.is_err() {
                 return;
             }
+            settled(&mut self.servers, |view| view.settled()).await;
             self.settings.mark_unchanged();
             self.rejected.mark_unchanged();
             self.servers.mark_unchanged();
@@ -270,28 +279,12 @@ impl Facts {
     }
 }
 
-/// The folders of the secret files: one that was missing may be mounted at any time.
-struct SecretsWatch {
-    folders: FolderWatch,
-}
-
-impl SecretsWatch {
-    fn new(settings: &SettingsWatch) -> Result<Self, StartError> {
-        let folders = FolderWatch::new().map_err(|error| StartError::System(error.to_string()))?;
-        let mut watch = Self { folders };
-        watch.add(&settings.borrow().document);
-        Ok(watch)
-    }
-
-    fn add(&mut self, document: &Document) {
-        let folders: Vec<PathBuf> = secret::secret_files(document)
-            .iter()
-            .filter_map(|file| file.parent())
-            .map(Path::to_owned)
-            .collect();
-        for folder in folders.iter().filter(|folder| folder.is_dir()) {
-            self.folders.add(folder);
-        }
+/// Watches the folders of the secret files: one that was missing may be mounted at any time.
+fn watch_secrets(folders: &Folders, document: &Document) {
+    let files = secret::secret_files(document);
+    let parents: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
+    for folder in parents.into_iter().filter(|folder| folder.is_dir()) {
+        folders.add(folder);
     }
 }
 

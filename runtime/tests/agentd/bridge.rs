@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use agentd_base::report::ServerState;
+use agentd_base::report::{Server, ServerState};
 use agentd_identity::IdentitySource;
 use agentd_net::{
     Declared, Destination, HttpClient, NetError, Options, Response, StreamedBody, Timeouts, TlsMode,
@@ -218,7 +218,14 @@ async fn it_reports_what_it_proved_and_which_folder_it_runs_with() {
         ("fs", 1, "echo")
     );
     assert_eq!(proven.info.as_ref().unwrap().protocol_version, "2025-11-25");
-    assert!(!report.listens_on_all_addresses, "it listens on 127.0.0.1 alone");
+    assert_eq!(
+        report.listens_on_all_addresses,
+        Some(false),
+        "it listens on 127.0.0.1 alone"
+    );
+    assert_eq!(bridge.agentd.inotify_instances(), 1);
+    // The first report waited for the first look.
+    assert_eq!(install.first_report().await, report);
     let running = report.running_digest.clone().unwrap();
     assert_eq!(running, agentd_config::live::read(&bridge.live).unwrap().digest);
 
@@ -260,15 +267,57 @@ async fn a_server_that_comes_late_is_proven_and_one_that_goes_is_noticed() {
         .report(|report| report.servers[0].state == ServerState::Failed)
         .await;
     assert!(report.servers[0].message.is_some());
+    // Nothing is known, which is not the same as nothing found.
+    assert_eq!(
+        (&report.servers[0].info, report.listens_on_all_addresses),
+        (&None, None)
+    );
     let one = bridge.client(&install, install.identity("one-agent"), true);
     assert_eq!(status(&one, "POST", "/mcp").await.unwrap().0, 502);
 
     // On every address this time, which is told.
-    let _server = McpServer::start_at(SocketAddr::new("0.0.0.0".parse().unwrap(), address.port())).await;
+    let server = McpServer::start_at(SocketAddr::new("0.0.0.0".parse().unwrap(), address.port())).await;
     let (_, report) = install
         .report(|report| report.servers[0].state == ServerState::Connected)
         .await;
-    assert!(report.listens_on_all_addresses);
+    assert_eq!(report.listens_on_all_addresses, Some(true));
+
+    // Away again: what it was is still known.
+    let known = report.servers[0].clone();
+    assert_eq!((known.tool_count, known.info.is_some()), (1, true));
+    server.set_down(true);
+    let caller = bridge.client(&install, install.identity("one-agent"), true);
+    let _ = status(&caller, "POST", "/mcp").await;
+    server.stop();
+    let _ = status(&caller, "POST", "/mcp").await;
+    let (_, report) = install
+        .report(|report| report.servers[0].state == ServerState::Failed && report.servers[0].info.is_some())
+        .await;
+    let lost = Server {
+        state: ServerState::Failed,
+        message: report.servers[0].message.clone(),
+        ..known
+    };
+    assert_eq!(report.servers, [lost]);
+    assert_eq!(report.listens_on_all_addresses, Some(true));
+}
+
+/// Whether a server hides does not depend on whether it speaks MCP.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_speaks_something_else_is_looked_at_all_the_same() {
+    let install = Install::start().await;
+    for (address, is_open) in [("127.0.0.1:0", false), ("0.0.0.0:0", true)] {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let app = Router::new().route("/mcp", any(|| async { "hello" }));
+        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        let upstream = SocketAddr::new("127.0.0.1".parse().unwrap(), port);
+        let _bridge = Bridge::start(&install, upstream, "/mcp", &[]).await;
+        let (_, report) = install
+            .report(|report| report.listens_on_all_addresses == Some(is_open))
+            .await;
+        assert_eq!(report.servers[0].state, ServerState::Failed);
+    }
 }
 
 /// Answers each chunk of a request as soon as it has come: both bodies must be streams.

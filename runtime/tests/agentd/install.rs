@@ -37,6 +37,11 @@ pub struct Install {
 
 impl Install {
     pub async fn start() -> Self {
+        Self::with_svids_of(Duration::from_secs(3600)).await
+    }
+
+    /// With an issuer whose SVIDs live so long.
+    pub async fn with_svids_of(life: Duration) -> Self {
         let trust_domain: TrustDomain = "test.agentd.internal".parse().unwrap();
         let authority = Arc::new(Authority::generate(&trust_domain, jiff::Timestamp::now()).unwrap());
         let serve = async |name: &str, handler: Endpoint, auth| {
@@ -52,7 +57,7 @@ impl Install {
         let (sender, received) = watch::channel(Vec::new());
         let (issuer, one) = serve(
             "r-issuer",
-            Endpoint::Issuer(authority.clone()),
+            Endpoint::Issuer(authority.clone(), life),
             ClientAuth::Requested,
         )
         .await;
@@ -110,7 +115,13 @@ impl Install {
         id(&self.trust_domain, "agentd", "r-issuer")
     }
 
-    /// The first report, of any time, that is as wanted.
+    /// The first report of all.
+    pub async fn first_report(&self) -> Report {
+        self.report(|_| true).await;
+        self.received.borrow()[0].1.clone()
+    }
+
+    /// The newest report, of any time, that is as wanted.
     pub async fn report(&self, wanted: impl Fn(&Report) -> bool) -> (SpiffeId, Report) {
         let mut received = self.received.clone();
         let mut found = None;
@@ -142,7 +153,7 @@ fn source(authority: &Authority, id: &SpiffeId) -> IdentitySource {
 
 #[derive(Clone)]
 enum Endpoint {
-    Issuer(Arc<Authority>),
+    Issuer(Arc<Authority>, Duration),
     Reports(Arc<watch::Sender<Vec<(SpiffeId, Report)>>>),
 }
 
@@ -153,14 +164,13 @@ impl Handler for Endpoint {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let answer = match self {
-            Self::Issuer(authority) => {
+            Self::Issuer(authority, life) => {
                 assert_eq!(parts.uri.path(), agentd_base::issuance::PATH);
                 let asked: SvidRequest = serde_json::from_slice(&body).unwrap();
                 let token = parts.headers[header::AUTHORIZATION].to_str().unwrap();
                 let id: SpiffeId = token.strip_prefix("Bearer ").unwrap().parse().unwrap();
                 let now = jiff::Timestamp::now();
-                let ttl = Duration::from_secs(3600);
-                let signed = authority.sign_svid(&asked.csr, &id, &[], ttl, now).unwrap();
+                let signed = authority.sign_svid(&asked.csr, &id, &[], *life, now).unwrap();
                 let answer = SvidResponse {
                     spiffe_id: id.to_string(),
                     certificates: signed.chain_pem,

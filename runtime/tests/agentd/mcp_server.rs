@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 pub struct McpServer {
     pub address: SocketAddr,
     seen: Arc<Seen>,
+    serving: tokio::task::AbortHandle,
 }
 
 #[derive(Default)]
@@ -35,8 +36,17 @@ impl McpServer {
         let app = Router::new().route("/mcp", post(answer)).with_state(seen.clone());
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { address, seen }
+        let serving = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }).abort_handle();
+        Self {
+            address,
+            seen,
+            serving,
+        }
+    }
+
+    /// Closes the port. Connections that are open stay.
+    pub fn stop(&self) {
+        self.serving.abort();
     }
 
     pub fn url(&self) -> String {

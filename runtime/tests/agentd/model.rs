@@ -1,6 +1,6 @@
 //! A scripted model that speaks Chat Completions. What it answers depends on the conversation alone:
-//! `echo X` calls the tool `echo`, a tool's result is repeated, `hold` waits until the test lets go, anything else is
-//! said back.
+//! `echo X` calls the tool `echo`, a tool's result is repeated, `hold` waits until the test lets go and goes on with what
+//! follows it, anything else is said back.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -87,6 +87,7 @@ async fn complete(State(script): State<Arc<Script>>, Json(request): Json<Value>)
         script.holding.send(text.clone()).unwrap();
         script.release.acquire().await.unwrap().forget();
     }
+    let text = text.strip_prefix("hold ").unwrap_or(&text);
     let message = match (last["role"].as_str().unwrap(), text.strip_prefix("echo ")) {
         ("tool", _) => json!({ "role": "assistant", "content": format!("the tool said: {text}") }),
         (_, Some(rest)) => json!({

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::time::Duration;
 
 use agentd_base::report::ServerState;
 use serde_json::{Value, json};
@@ -15,6 +16,15 @@ use crate::mcp_server::McpServer;
 use crate::model::Model;
 use crate::process::{Agentd, PROGRAM};
 
+/// A life of an SVID that a test can outlive; it is renewed every second.
+pub const SHORT: Duration = Duration::from_secs(4);
+/// Downward API.
+const VARIABLES: [(&str, &str); 3] = [
+    ("AGENTD_POD_NAME", "helper-agent-0"),
+    ("AGENTD_POD_UID", "u7"),
+    ("AGENTD_POD_NAMESPACE", "team"),
+];
+
 struct Pod {
     install: Install,
     model: Model,
@@ -24,8 +34,12 @@ struct Pod {
 
 impl Pod {
     async fn new() -> Self {
+        Self::of(Install::start().await).await
+    }
+
+    async fn of(install: Install) -> Self {
         Self {
-            install: Install::start().await,
+            install,
             model: Model::start().await,
             server: McpServer::start().await,
             folder: tempfile::tempdir().unwrap(),
@@ -89,12 +103,7 @@ impl Pod {
     }
 
     async fn start_with(&self, config: &Path) -> (Agentd, String, Caller) {
-        let variables = [
-            ("AGENTD_POD_NAME", "helper-agent-0"),
-            ("AGENTD_POD_UID", "u7"),
-            ("AGENTD_POD_NAMESPACE", "team"),
-        ];
-        let mut agentd = Agentd::start(&["-c", config.to_str().unwrap()], &variables, self.folder.path());
+        let mut agentd = Agentd::start(&["-c", config.to_str().unwrap()], &VARIABLES, self.folder.path());
         let a2a = agentd.event("a2a.listen").await["address"]
             .as_str()
             .unwrap()
@@ -257,6 +266,9 @@ async fn it_reports_what_it_runs_with_and_what_it_refused() {
     assert!(report.tool_digest.is_some() && report.rejected.is_none() && report.missing_secrets.is_empty());
     let first = agentd_config::live::read(&pod.live()).unwrap().digest;
     assert_eq!(report.running_digest.as_deref(), Some(first.as_str()));
+    // Nothing was said before there was something to say.
+    assert_eq!(pod.install.first_report().await, report);
+    assert_eq!(agentd.inotify_instances(), 1);
 
     // What needs a restart, what is wrong, and what is half: refused, each with its key.
     let mut restart = good.clone();
@@ -334,4 +346,63 @@ async fn without_an_issuer_it_is_up_and_says_why_it_is_not_ready() {
         "used as soon as it is there"
     );
     assert_eq!(admin.get("/healthz").await.unwrap().0, 200);
+}
+
+/// A server that takes connections and says nothing holds up the first report for a moment only.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_report_does_not_wait_for_a_server_that_hangs() {
+    let pod = Pod::new().await;
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut half = pod.reloadable(&["boss"], Path::new("/does/not/exist"));
+    half["mcp"]["servers"].as_array_mut().unwrap().push(
+        json!({ "name": "silent", "endpoint": format!("http://{}/mcp", silent.local_addr().unwrap()) }),
+    );
+    pod.mount("..1", &half);
+    let (_agentd, _, _) = pod.start().await;
+    let states: Vec<ServerState> = pod
+        .install
+        .first_report()
+        .await
+        .servers
+        .iter()
+        .map(|server| server.state)
+        .collect();
+    assert_eq!(states, [ServerState::Connected, ServerState::Connecting]);
+}
+
+/// A node with no inotify instance left: the pod runs, says so, and looks at its folders when it is told to.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_inotify_it_runs_and_looks_again_on_sighup() {
+    let pod = Pod::new().await;
+    let (mut agentd, mut half) = start_without_inotify(&pod).await;
+    assert_eq!(agentd.inotify_instances(), 0);
+    half["agent"]["instruction"] = json!("Be long.");
+    pod.mount("..2", &half);
+    agentd.signal(nix::sys::signal::Signal::SIGHUP);
+    agentd.event("config.reloaded").await;
+    let digest = agentd_config::live::read(&pod.live()).unwrap().digest;
+    let reported = |report: &agentd_base::report::Report| report.running_digest.as_ref() == Some(&digest);
+    pod.install.report(reported).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_inotify_it_looks_again_at_each_renewal_of_its_svid() {
+    let pod = Pod::of(Install::with_svids_of(SHORT).await).await;
+    let (mut agentd, mut half) = start_without_inotify(&pod).await;
+    half["agent"]["instruction"] = json!("Be long.");
+    pod.mount("..2", &half);
+    agentd.event("config.reloaded").await;
+}
+
+async fn start_without_inotify(pod: &Pod) -> (Agentd, Value) {
+    let half = pod.reloadable(&["boss"], Path::new("/does/not/exist"));
+    pod.mount("..1", &half);
+    let config = pod.configure();
+    let arguments = ["-c", config.to_str().unwrap()];
+    let mut agentd = Agentd::start_without_inotify(&arguments, &VARIABLES, pod.folder.path());
+    let said = agentd.event("config.watch.error").await;
+    assert!(said.to_string().contains("SIGHUP"), "{said}");
+    agentd.event("proc.ready").await;
+    pod.install.first_report().await;
+    (agentd, half)
 }

@@ -34,8 +34,23 @@ impl Agentd {
         variables: &[(&str, &str)],
         folder: &Path,
     ) -> Self {
-        let mut child = Command::new(PROGRAM)
-            .args(arguments)
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments);
+        Self::spawn(command, variables, folder)
+    }
+
+    /// As [`Self::start`], on a node that has no inotify instance left for it.
+    pub fn start_without_inotify(arguments: &[&str], variables: &[(&str, &str)], folder: &Path) -> Self {
+        let script = r#"echo 0 > /proc/sys/user/max_inotify_instances && exec "$0" "$@""#;
+        let mut command = Command::new("/usr/bin/unshare");
+        command
+            .args(["--user", "--map-root-user", "/bin/sh", "-c", script, PROGRAM])
+            .args(arguments);
+        Self::spawn(command, variables, folder)
+    }
+
+    fn spawn(mut command: Command, variables: &[(&str, &str)], folder: &Path) -> Self {
+        let mut child = command
             .env_clear()
             .envs(variables.iter().copied())
             .env("HOME", folder)
@@ -128,6 +143,15 @@ impl Agentd {
         // The sender is dropped when the last line was read.
         while self.count.changed().await.is_ok() {}
         (status, output, self.lines.lock().unwrap().clone())
+    }
+
+    /// How many inotify instances it holds; a node has few.
+    pub fn inotify_instances(&self) -> usize {
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap();
+        let targets = descriptors.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
+        targets
+            .filter(|target| target.to_string_lossy().contains("inotify"))
+            .count()
     }
 
     /// The processes that it started.

@@ -394,3 +394,17 @@ async fn a_server_that_goes_is_noticed_by_the_call_that_fails_and_comes_back_by_
         .collect();
     assert_eq!(outcomes, ["ok", "unavailable", "ok"]);
 }
+
+/// The same when no call is made: a new worker that cannot connect is a sign as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_goes_is_noticed_by_a_new_worker() {
+    let world = World::new().await;
+    let (mut agentd, caller, admin) = world.start(&[]).await;
+    agentd.event("mcp.connect").await;
+    world.server.set_down(true);
+    let without = caller.send("m1", "hi", json!({})).await;
+    assert_eq!(state(&without), "TASK_STATE_COMPLETED");
+    admin.metric(r#"agent_mcp_up{server="fs"} 0"#).await;
+    world.server.set_down(false);
+    admin.metric(r#"agent_mcp_up{server="fs"} 1"#).await;
+}

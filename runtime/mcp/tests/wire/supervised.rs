@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agentd_base::report::ServerState;
+use agentd_base::report::{self, ServerState};
 use agentd_config::defaults::CONNECT_TIMEOUT;
 use agentd_config::document::{Mcp, McpServer};
 use agentd_mcp::supervised::PACE;
@@ -107,12 +107,22 @@ async fn a_server_that_goes_away_is_noticed_and_taken_back() {
     let address = peer.address;
     let supervised = start(vec![server]);
     let mut view = supervised.view();
-    until(&mut view, |view| view.servers[0].state == ServerState::Connected).await;
+    let there = until(&mut view, |view| view.servers[0].state == ServerState::Connected).await;
     peer.seen("GET").await;
     drop(peer);
     let lost = until(&mut view, |view| view.servers[0].state == ServerState::Failed).await;
     assert!(lost.catalogue.entries().is_empty());
-    assert!(lost.servers[0].tools.is_empty());
+    // It is away, not another one: what is known of it is reported beside the state.
+    let ([before], [now]) = (&there.report()[..], &lost.report()[..]) else {
+        panic!("{lost:?}")
+    };
+    assert_eq!((before.tools.len(), before.tool_count), (1, 1));
+    let away = report::Server {
+        state: ServerState::Failed,
+        message: now.message.clone(),
+        ..before.clone()
+    };
+    assert!(now.message.is_some() && *now == away, "{now:?}");
     let peer = Peer::on(address, Script::default()).await;
     until(&mut view, |view| view.servers[0].state == ServerState::Connected).await;
     peer.seen("initialize").await;
@@ -198,6 +208,10 @@ async fn the_report_says_what_is_true() {
     assert_eq!(
         (refused.name.as_str(), refused.state),
         ("a", ServerState::Unauthorized)
+    );
+    assert_eq!(
+        refused.info, None,
+        "nothing is known of it, which is not the same as no tools"
     );
     assert!(refused.message.as_deref().unwrap().contains("HTTP 403"));
     assert_eq!(
