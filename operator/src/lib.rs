@@ -20,5 +20,7 @@ pub mod owned;
 pub mod problem;
 pub mod reports;
 pub mod rollout;
+#[cfg(test)]
+mod scripted;
 pub mod server;
 pub mod world;

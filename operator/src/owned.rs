@@ -56,6 +56,14 @@ pub enum OwnedError {
         /// Its name.
         name: String,
     },
+    /// The namespace is going, and the object with it.
+    #[error("{kind} `{name}` is not made: the namespace is being deleted")]
+    Going {
+        /// Its kind.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
     /// The API server does not accept the object.
     #[error("the API server refuses {kind} `{name}`: {message}")]
     Refused {
@@ -95,7 +103,7 @@ impl Classified for OwnedError {
     fn class(&self) -> Class {
         match self {
             Self::Foreign { .. } | Self::Refused { .. } => Class::Invalid,
-            Self::Leftover { .. } => Class::Unavailable,
+            Self::Leftover { .. } | Self::Going { .. } => Class::Unavailable,
             Self::Conflict { .. } => Class::Conflict,
             Self::Api { source, .. } => crate::context::class_of(source),
             Self::Json(_) => Class::Internal,
@@ -349,14 +357,15 @@ pub fn of_kube<K: Owned>(name: &str, source: kube::Error) -> OwnedError {
             message,
             quota: false,
         },
+        403 if status.message.contains("is being terminated") => OwnedError::Going { kind, name },
         403 if status.message.contains("exceeded quota") => OwnedError::Refused {
             kind,
             name,
             message,
             quota: true,
         },
-        // Admission refuses with 403 too; a missing permission of ours says who lacks it.
-        403 if !status.message.contains("cannot ") => OwnedError::Refused {
+        // Admission refuses with 403 too; where a permission of ours is missing the user is named.
+        403 if !status.message.contains("forbidden: User ") => OwnedError::Refused {
             kind,
             name,
             message,

@@ -96,6 +96,7 @@ pub fn assess<'a>(
             .and_then(|spec| spec.replicas)
             .unwrap_or(1),
         total: i32::try_from(pods.iter().filter(|pod| !is_terminating(pod)).count()).unwrap_or(i32::MAX),
+        stopping: pods.iter().any(|pod| is_terminating(pod)),
         ..Rollout::default()
     };
     let revision = deployment.annotations().get(REVISION);

@@ -195,7 +195,10 @@ pub(super) async fn issuer(context: &Context, rollout: Option<&Rollout>) -> Resu
 /// What a person has to see in the status; everything else is tried again.
 pub(super) fn for_people(error: OwnedError) -> Result<OwnedError, ReconcileError> {
     match error {
-        OwnedError::Foreign { .. } | OwnedError::Leftover { .. } | OwnedError::Refused { .. } => Ok(error),
+        OwnedError::Foreign { .. }
+        | OwnedError::Leftover { .. }
+        | OwnedError::Going { .. }
+        | OwnedError::Refused { .. } => Ok(error),
         OwnedError::Conflict { .. } | OwnedError::Api { .. } | OwnedError::Json(_) => Err(error.into()),
     }
 }

@@ -146,3 +146,15 @@ fn s11_pull_errors_read_the_same_and_oom_is_named() {
         "container agentd: CreateContainerConfigError: secret \"k\" not found"
     );
 }
+
+#[test]
+fn a_pod_on_its_way_out_is_no_replica_and_still_there() {
+    let mut pod = pod("p", "new", true, json!({}));
+    let stopping = |pod: &Pod| {
+        let rollout = assess(&deployment(1, 1), [&set("new", "d", "2", json!(null))], [pod]);
+        (rollout.total, rollout.current.len(), rollout.stopping)
+    };
+    assert_eq!(stopping(&pod), (1, 1, false));
+    pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    assert_eq!(stopping(&pod), (0, 0, true));
+}

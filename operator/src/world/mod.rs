@@ -209,13 +209,15 @@ impl World {
         guarded.0.as_ref().ok().map(|server| Arc::new(server.clone()))
     }
 
-    /// The Agents of a namespace that can be read, by name.
-    pub fn agents_of(&self, namespace: &str) -> Vec<Arc<Agent>> {
-        let mut found: Vec<Arc<Agent>> = self
-            .agents
-            .state_filter(|guarded| guarded.meta().namespace.as_deref() == Some(namespace))
-            .into_iter()
-            .filter_map(|guarded| guarded.0.as_ref().ok().map(|agent| Arc::new(agent.clone())))
+    /// The Agents of a namespace that can be read and that are asked for, by name.
+    pub fn agents_that(&self, namespace: &str, asked: impl Fn(&Agent) -> bool) -> Vec<Arc<Agent>> {
+        let found = self.agents.state_filter(|guarded| {
+            guarded.meta().namespace.as_deref() == Some(namespace) && guarded.0.as_ref().is_ok_and(&asked)
+        });
+        let mut found: Vec<Arc<Agent>> = found
+            .iter()
+            .filter_map(|guarded| guarded.0.as_ref().ok())
+            .map(|agent| Arc::new(agent.clone()))
             .collect();
         found.sort_by_key(|agent| agent.name_any());
         found

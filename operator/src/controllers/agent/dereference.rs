@@ -114,8 +114,12 @@ fn resolve(
     if let Some(of) = &principal.namespace {
         return Ok(Some(match of.kind {
             NamespaceKind::Agents => {
-                let agents = world.agents_of(&of.name);
-                callers::agents(install, agents.iter().map(AsRef::as_ref))?
+                let agents = world.agents.state();
+                let readable = agents.iter().filter_map(|guarded| guarded.0.as_ref().ok());
+                callers::agents(
+                    install,
+                    readable.filter(|agent| agent.metadata.namespace.as_ref() == Some(&of.name)),
+                )?
             }
             NamespaceKind::Callers => {
                 let accounts = world.accounts.state_filter(|account| {

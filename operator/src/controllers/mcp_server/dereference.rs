@@ -9,6 +9,7 @@ use kube::ResourceExt as _;
 use super::inputs::{Inputs, config_maps};
 use crate::context::Context;
 use crate::controllers::agent::dereference::rolled_digest;
+use crate::controllers::callers;
 use crate::controllers::engine::{ReconcileError, fetch_config_maps};
 
 /// Fetches it all. `deployment` is the server's workload as it stands, if the operator runs it.
@@ -24,7 +25,9 @@ pub async fn dereference(
     let config_maps = fetch_config_maps(context, &namespace, config_maps(&server.spec)).await?;
     Ok(Inputs {
         config_maps,
-        agents: context.world.agents_of(&namespace),
+        agents: context
+            .world
+            .agents_that(&namespace, |agent| callers::references(agent, &server)),
         bundle_pem: context.bundle_pem().to_string(),
         rolled_digest: deployment.and_then(rolled_digest),
         server,
