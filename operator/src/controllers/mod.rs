@@ -17,3 +17,5 @@ mod engine;
 mod statuses;
 mod upkeep;
 mod verdicts;
+#[cfg(test)]
+mod testing;

@@ -95,12 +95,9 @@ fn summary(problems: &[Problem]) -> String {
     format!("{count}{all}")
 }
 
-/// IdentityReady.
-pub(super) fn identity(rollout: Option<&Rollout>, reported: Option<&str>, issuer: Issuer) -> Verdict {
-    let holds = rollout.is_some_and(|rollout| {
-        rollout.serving().is_some() || reported.is_some_and(|uid| rollout.is_current(uid))
-    });
-    if holds {
+/// IdentityReady. A pod that serves has an unexpired SVID; what one that does not serve reported before proves none.
+pub(super) fn identity(rollout: Option<&Rollout>, issuer: Issuer) -> Verdict {
+    if rollout.is_some_and(|rollout| rollout.serving().is_some()) {
         return Verdict::holds(kind::IDENTITY_READY, reason::SVID_ISSUED, "");
     }
     match issuer {
@@ -200,7 +197,7 @@ pub(super) fn scaled_to_zero(rollout: &Rollout, suspended: bool) -> Option<Verdi
     if rollout.wanted != 0 || !rollout.observed {
         return None;
     }
-    if rollout.total > 0 {
+    if rollout.total > 0 || rollout.stopping {
         return Some(Verdict::fails(
             kind::READY,
             reason::PROGRESSING,

@@ -56,7 +56,7 @@ pub(super) fn compute(agent: &Agent, view: &View<'_>, now: Timestamp) -> AgentSt
 
     let accepted = verdicts::accepted(view.outcome);
     let resolved = verdicts::resolved(view.outcome, facts.missing_secrets());
-    let identity = verdicts::identity(view.rollout, facts.pod_uid(), view.issuer);
+    let identity = verdicts::identity(view.rollout, view.issuer);
     let tools = tools_ready(view, &facts);
     let ready = ready(agent, view, &facts, [&accepted, &resolved, &tools], was_ready);
     let mut stalled = verdicts::stalled(view.outcome, &accepted);
@@ -161,10 +161,6 @@ impl<'a> Facts<'a> {
             .unwrap_or_default()
     }
 
-    fn pod_uid(&self) -> Option<&str> {
-        self.reported?.pod_uid.as_deref()
-    }
-
     /// Why the pod refused the folder with this digest, if it did.
     fn rejection(&self, digest: Option<&str>) -> Option<&str> {
         let rejected = self.reported?.rejected.as_ref()?;
@@ -177,6 +173,10 @@ fn tools_ready(view: &View<'_>, facts: &Facts<'_>) -> Verdict {
     let mut unauthorized = false;
     for server in view.servers.iter().filter(|server| server.required) {
         let name = &server.name;
+        if let Some(why) = &server.left_out {
+            missing.push(format!("server `{name}` is not used: {why}"));
+            continue;
+        }
         let seen = facts
             .reported
             .and_then(|reported| reported.servers.iter().find(|one| one.name == *name));

@@ -92,11 +92,7 @@ fn operated(view: &View<'_>, before: &McpServerStatus, generation: i64) -> Vec<V
         view.outcome,
         reported.map(|r| r.missing_secrets.as_slice()).unwrap_or_default(),
     );
-    let identity = verdicts::identity(
-        view.rollout,
-        reported.and_then(|r| r.pod_uid.as_deref()),
-        view.issuer,
-    );
+    let identity = verdicts::identity(view.rollout, view.issuer);
     let serving = view.rollout.map(|rollout| verdicts::pods(rollout, was_ready));
     let stopped = view
         .rollout
@@ -121,24 +117,41 @@ fn operated(view: &View<'_>, before: &McpServerStatus, generation: i64) -> Vec<V
     let ready = verdicts::not_ready(view.outcome, &accepted, &resolved)
         .or(stopped)
         .unwrap_or_else(|| {
-            let running = reported.and_then(|reported| reported.running_digest.as_ref());
+            let fails = |reason: &str, message: &str| Verdict::fails(kind::READY, reason, message);
             if available.truth != Truth::True {
-                Verdict::fails(kind::READY, available.reason.clone(), available.message.clone())
-            } else if !was_ready && running.is_some() && running != view.config_digest.as_ref() {
-                let message = "the bridge has not taken up the current configuration yet";
-                Verdict::fails(kind::READY, reason::PROGRESSING, message)
-            } else {
-                ready_as(&verified)
+                return fails(&available.reason, &available.message);
+            }
+            if was_ready || verified.truth != Truth::True {
+                return ready_as(&verified);
+            }
+            // Only the first Ready of a generation needs the bridge's word for all of it.
+            let running = reported.and_then(|reported| reported.running_digest.as_ref());
+            match running {
+                _ if rejected.is_some() => fails(
+                    reason::NOT_SERVING,
+                    "the bridge serves the configuration before the current one; see Degraded",
+                ),
+                Some(_) if running == view.config_digest.as_ref() => ready_as(&verified),
+                _ => fails(
+                    reason::PROGRESSING,
+                    "the bridge has not taken up the current configuration yet",
+                ),
             }
         });
-    let stalled = verdicts::stalled(view.outcome, &accepted);
-    let degraded = rejected.map(|rejected| {
-        let text = format!(
+    let rejection = rejected.map(|rejected| {
+        format!(
             "the bridge refused the new configuration and runs the one before: {}",
             rejected.message
-        );
-        Verdict::holds(kind::DEGRADED, reason::REVISION_REJECTED, text)
+        )
     });
+    let holds = |kind, text: String| Verdict::holds(kind, reason::REVISION_REJECTED, text);
+    let stalled = verdicts::stalled(view.outcome, &accepted).or_else(|| {
+        rejection
+            .clone()
+            .filter(|_| !was_ready)
+            .map(|text| holds(kind::STALLED, text))
+    });
+    let degraded = rejection.map(|text| holds(kind::DEGRADED, text));
     let mut list = vec![accepted, resolved, identity, available, verified, isolated];
     list.extend(verdicts::settle(ready, stalled, was_ready));
     list.extend(degraded);
@@ -270,11 +283,17 @@ fn owned(status: &McpServerStatus) -> McpServerStatus {
 
 /// The Agents that use the server and what they say of it.
 pub(super) fn users(context: &Context, server: &McpServer) -> Vec<User> {
-    let agents = context.world.agents_of(&server.namespace().unwrap_or_default());
+    let uses = |agent: &Agent| {
+        !agent.spec.suspend
+            && agent.metadata.deletion_timestamp.is_none()
+            && callers::references(agent, server)
+            && callers::admits(server, agent)
+    };
+    let agents = context
+        .world
+        .agents_that(&server.namespace().unwrap_or_default(), uses);
     agents
         .iter()
-        .filter(|agent| !agent.spec.suspend && agent.metadata.deletion_timestamp.is_none())
-        .filter(|agent| callers::references(agent, server) && callers::admits(server, agent))
         .map(|agent| {
             user(
                 agent,
@@ -328,5 +347,7 @@ pub(super) async fn write(
     .await
 }
 
+#[cfg(test)]
+mod table;
 #[cfg(test)]
 mod tests;

@@ -158,7 +158,10 @@ const SERVING: &str = "Ready=True Serving";
 fn an_agent_that_serves_is_ready_and_nothing_else() {
     let first = Case::healthy().gives(&[ACCEPTED, RESOLVED, IDENTITY, TOOLS, SERVING], "Current");
     let again = Case::healthy().later().status();
-    assert_eq!(again.conditions, first, "the second computation writes nothing new");
+    assert_eq!(
+        again.conditions, first,
+        "the second computation writes nothing new"
+    );
 }
 
 #[test]
@@ -177,11 +180,20 @@ fn a_spec_that_is_not_acted_on_is_stalled_with_its_reason() {
         let list = [accepted, RESOLVED, IDENTITY, TOOLS, ready, stalled];
         // What runs keeps running; that it serves does not make the spec good, before or after the first Ready.
         Case::with(|case| case.outcome = rejected(reason)).gives(&list, "Failed");
-        Case::with(|case| case.outcome = rejected(reason)).later().gives(&list, "Failed");
+        Case::with(|case| case.outcome = rejected(reason))
+            .later()
+            .gives(&list, "Failed");
     }
     let refused = Case::with(|case| case.outcome = blocked(refused(false)));
     refused.gives(
-        &["Accepted=False InvalidSpec", RESOLVED, IDENTITY, TOOLS, "Ready=False InvalidSpec", "Stalled=True InvalidSpec"],
+        &[
+            "Accepted=False InvalidSpec",
+            RESOLVED,
+            IDENTITY,
+            TOOLS,
+            "Ready=False InvalidSpec",
+            "Stalled=True InvalidSpec",
+        ],
         "Failed",
     );
 }
@@ -189,55 +201,119 @@ fn a_spec_that_is_not_acted_on_is_stalled_with_its_reason() {
 #[test]
 fn what_stands_in_the_way_has_its_reason() {
     let (kind, name) = ("Service".to_owned(), "triage-agent".to_owned());
-    let foreign = OwnedError::Foreign { kind: kind.clone(), name: name.clone() };
+    let foreign = OwnedError::Foreign {
+        kind: kind.clone(),
+        name: name.clone(),
+    };
     Case::with(|case| case.outcome = blocked(foreign)).gives(
-        &[ACCEPTED, RESOLVED, IDENTITY, TOOLS, "Ready=False OwnershipConflict", "Stalled=True OwnershipConflict"],
+        &[
+            ACCEPTED,
+            RESOLVED,
+            IDENTITY,
+            TOOLS,
+            "Ready=False OwnershipConflict",
+            "Stalled=True OwnershipConflict",
+        ],
         "Failed",
     );
     let leftover = OwnedError::Leftover { kind, name };
     Case::with(|case| case.outcome = blocked(leftover)).gives(
-        &[ACCEPTED, RESOLVED, IDENTITY, TOOLS, "Ready=False Progressing", "Reconciling=True Progressing"],
+        &[
+            ACCEPTED,
+            RESOLVED,
+            IDENTITY,
+            TOOLS,
+            "Ready=False Progressing",
+            "Reconciling=True Progressing",
+        ],
         "InProgress",
     );
     Case::with(|case| case.outcome = blocked(refused(true))).gives(
-        &[ACCEPTED, RESOLVED, IDENTITY, TOOLS, "Ready=False QuotaExceeded", "Reconciling=True Progressing"],
+        &[
+            ACCEPTED,
+            RESOLVED,
+            IDENTITY,
+            TOOLS,
+            "Ready=False QuotaExceeded",
+            "Reconciling=True Progressing",
+        ],
         "InProgress",
     );
 }
 
 #[test]
 fn references_that_lead_nowhere_take_ready_away_until_they_lead_somewhere() {
-    for (reason, text) in [(Reason::RefNotFound, "RefNotFound"), (Reason::RefNotPermitted, "RefNotPermitted")] {
-        let (resolved, ready) = (format!("ResolvedRefs=False {text}"), format!("Ready=False {text}"));
-        let list = [ACCEPTED, &resolved, IDENTITY, TOOLS, &ready, "Reconciling=True Progressing"];
+    for (reason, text) in [
+        (Reason::RefNotFound, "RefNotFound"),
+        (Reason::RefNotPermitted, "RefNotPermitted"),
+    ] {
+        let (resolved, ready) = (
+            format!("ResolvedRefs=False {text}"),
+            format!("Ready=False {text}"),
+        );
+        let list = [
+            ACCEPTED,
+            &resolved,
+            IDENTITY,
+            TOOLS,
+            &ready,
+            "Reconciling=True Progressing",
+        ];
         Case::with(|case| case.outcome = unresolved(reason)).gives(&list, "InProgress");
     }
     // A ConfigMap without which nothing new is applied is no fault of the spec.
     let missing = Outcome::Rejected {
         problems: Vec::new(),
-        unresolved: vec![Problem::new(Reason::RefNotFound, "ConfigMap prompts does not exist; create it")],
+        unresolved: vec![Problem::new(
+            Reason::RefNotFound,
+            "ConfigMap prompts does not exist; create it",
+        )],
     };
     Case::with(|case| case.outcome = missing).gives(
-        &[ACCEPTED, "ResolvedRefs=False RefNotFound", IDENTITY, TOOLS, "Ready=False RefNotFound", "Reconciling=True Progressing"],
+        &[
+            ACCEPTED,
+            "ResolvedRefs=False RefNotFound",
+            IDENTITY,
+            TOOLS,
+            "Ready=False RefNotFound",
+            "Reconciling=True Progressing",
+        ],
         "InProgress",
     );
     let secret = Case::with(|case| {
         case.reported.as_mut().unwrap().missing_secrets = vec!["keys/token".to_owned()];
     });
     let list = secret.later().gives(
-        &[ACCEPTED, "ResolvedRefs=False RefNotFound", IDENTITY, TOOLS, "Ready=False RefNotFound", "Reconciling=True Recovering"],
+        &[
+            ACCEPTED,
+            "ResolvedRefs=False RefNotFound",
+            IDENTITY,
+            TOOLS,
+            "Ready=False RefNotFound",
+            "Reconciling=True Recovering",
+        ],
         "InProgress",
     );
-    assert!(list[1].message.contains("Secret `keys` with key `token`"), "{}", list[1].message);
+    assert!(
+        list[1].message.contains("Secret `keys` with key `token`"),
+        "{}",
+        list[1].message
+    );
 }
 
 #[test]
 fn a_note_is_no_refusal() {
     let notes = vec![Problem::new(Reason::PlaintextModel, "plain http")];
     let case = Case::with(|case| {
-        case.outcome = Outcome::Applied { unresolved: Vec::new(), notes };
+        case.outcome = Outcome::Applied {
+            unresolved: Vec::new(),
+            notes,
+        };
     });
-    case.gives(&["Accepted=True PlaintextModel", RESOLVED, IDENTITY, TOOLS, SERVING], "Current");
+    case.gives(
+        &["Accepted=True PlaintextModel", RESOLVED, IDENTITY, TOOLS, SERVING],
+        "Current",
+    );
 }
 
 #[test]
@@ -248,11 +324,25 @@ fn an_identity_is_ready_by_a_pod_that_serves_or_an_issuer_that_would() {
         (Issuer::Missing, "IdentityReady=False ProviderMissing"),
     ] {
         let new = Case::with(|case| (case.issuer, case.rollout, case.reported) = (issuer, None, None));
-        let list = [ACCEPTED, RESOLVED, text, TOOLS, "Ready=False Progressing", "Reconciling=True Progressing"];
+        let list = [
+            ACCEPTED,
+            RESOLVED,
+            text,
+            TOOLS,
+            "Ready=False Progressing",
+            "Reconciling=True Progressing",
+        ];
         new.gives(&list, "InProgress");
         // An SVID that expired while the issuer was away makes the pod unready: what it reported before proves nothing.
         let expired = Case::with(|case| (case.issuer, case.rollout) = (issuer, Some(starting(POD)))).later();
-        let list = [ACCEPTED, RESOLVED, text, TOOLS, "Ready=False NotServing", "Reconciling=True Recovering"];
+        let list = [
+            ACCEPTED,
+            RESOLVED,
+            text,
+            TOOLS,
+            "Ready=False NotServing",
+            "Reconciling=True Recovering",
+        ];
         expired.gives(&list, "InProgress");
         Case::with(|case| case.issuer = issuer)
             .gives(&[ACCEPTED, RESOLVED, IDENTITY, TOOLS, SERVING], "Current");
@@ -269,10 +359,24 @@ fn a_required_server_holds_the_first_ready_back_and_later_degrades() {
     ] {
         let tools = format!("ToolsReady=False {text}");
         let case = || Case::with(|case| case.reported = Some(reported(state)));
-        let first = [ACCEPTED, RESOLVED, IDENTITY, &tools, "Ready=False Progressing", "Reconciling=True Progressing"];
+        let first = [
+            ACCEPTED,
+            RESOLVED,
+            IDENTITY,
+            &tools,
+            "Ready=False Progressing",
+            "Reconciling=True Progressing",
+        ];
         let list = case().gives(&first, "InProgress");
         assert!(list[3].message.contains(says), "{}", list[3].message);
-        let later = [ACCEPTED, RESOLVED, IDENTITY, &tools, SERVING, "Degraded=True ToolsNotReady"];
+        let later = [
+            ACCEPTED,
+            RESOLVED,
+            IDENTITY,
+            &tools,
+            SERVING,
+            "Degraded=True ToolsNotReady",
+        ];
         case().later().gives(&later, "Current");
         let optional = Case::with(|case| {
             case.reported = Some(reported(state));
@@ -288,11 +392,20 @@ fn before_a_pod_reports_a_servers_own_status_counts() {
         let case = Case::with(|case| (case.reported, case.servers) = (None, vec![server(verified)]));
         let conditions = case.later().status().conditions;
         let tools = conditions::find(&conditions, kind::TOOLS_READY).unwrap();
-        (spelled(std::slice::from_ref(tools)).remove(0), tools.message.clone())
+        (
+            spelled(std::slice::from_ref(tools)).remove(0),
+            tools.message.clone(),
+        )
     };
     assert_eq!(tools(Some(Ok(()))).0, TOOLS);
-    assert_eq!(tools(not_verified("NotYetUsed")).0, "ToolsReady=False ServerNotReady");
-    assert_eq!(tools(not_verified("ServerUnauthorized")).0, "ToolsReady=False ServerUnauthorized");
+    assert_eq!(
+        tools(not_verified("NotYetUsed")).0,
+        "ToolsReady=False ServerNotReady"
+    );
+    assert_eq!(
+        tools(not_verified("ServerUnauthorized")).0,
+        "ToolsReady=False ServerUnauthorized"
+    );
     assert!(tools(None).1.contains("has not been tried yet"));
 }
 
@@ -314,8 +427,19 @@ fn a_required_server_that_was_left_out_of_the_document_is_not_ready() {
         "Reconciling=True Progressing",
     ];
     let list = case().gives(&first, "InProgress");
-    assert!(list[3].message.contains("McpServer fs is not accepted"), "{}", list[3].message);
-    let later = [ACCEPTED, RESOLVED, IDENTITY, "ToolsReady=False ServerNotReady", SERVING, "Degraded=True ToolsNotReady"];
+    assert!(
+        list[3].message.contains("McpServer fs is not accepted"),
+        "{}",
+        list[3].message
+    );
+    let later = [
+        ACCEPTED,
+        RESOLVED,
+        IDENTITY,
+        "ToolsReady=False ServerNotReady",
+        SERVING,
+        "Degraded=True ToolsNotReady",
+    ];
     case().later().gives(&later, "Current");
 }
 
@@ -323,32 +447,61 @@ fn a_required_server_that_was_left_out_of_the_document_is_not_ready() {
 fn pods_that_do_not_come_up_say_why() {
     let before_first = |rollout: Rollout, ready: &str| {
         Case::with(|case| case.rollout = Some(rollout)).gives(
-            &[ACCEPTED, RESOLVED, "IdentityReady=True IssuerAvailable", TOOLS, ready, "Reconciling=True Progressing"],
+            &[
+                ACCEPTED,
+                RESOLVED,
+                "IdentityReady=True IssuerAvailable",
+                TOOLS,
+                ready,
+                "Reconciling=True Progressing",
+            ],
             "InProgress",
         )
     };
     before_first(starting(POD), "Ready=False Progressing");
     before_first(rollout(), "Ready=False Progressing");
-    before_first(Rollout { observed: false, ..rollout() }, "Ready=False Progressing");
+    before_first(
+        Rollout {
+            observed: false,
+            ..rollout()
+        },
+        "Ready=False Progressing",
+    );
     before_first(troubled(reason::POD_FAILED), "Ready=False PodFailed");
     before_first(troubled(reason::QUOTA_EXCEEDED), "Ready=False QuotaExceeded");
     let later = Case::with(|case| case.rollout = Some(starting(POD))).later();
     later.gives(
-        &[ACCEPTED, RESOLVED, "IdentityReady=True IssuerAvailable", TOOLS, "Ready=False NotServing", "Reconciling=True Recovering"],
+        &[
+            ACCEPTED,
+            RESOLVED,
+            "IdentityReady=True IssuerAvailable",
+            TOOLS,
+            "Ready=False NotServing",
+            "Reconciling=True Recovering",
+        ],
         "InProgress",
     );
 }
 
 #[test]
 fn the_first_ready_of_a_generation_needs_the_pods_word_for_it() {
-    let list = [ACCEPTED, RESOLVED, IDENTITY, TOOLS, "Ready=False Progressing", "Reconciling=True Progressing"];
+    let list = [
+        ACCEPTED,
+        RESOLVED,
+        IDENTITY,
+        TOOLS,
+        "Ready=False Progressing",
+        "Reconciling=True Progressing",
+    ];
     let silent = || Case::with(|case| (case.reported, case.running) = (None, None));
     let behind = || Case::with(|case| case.running = Some("sha256:before"));
     let another = || Case::with(|case| case.reported.as_mut().unwrap().pod_uid = Some("gone".to_owned()));
     for case in [silent, behind, another] {
         case().gives(&list, "InProgress");
         // A missing report is not a failure.
-        case().later().gives(&[ACCEPTED, RESOLVED, IDENTITY, TOOLS, SERVING], "Current");
+        case()
+            .later()
+            .gives(&[ACCEPTED, RESOLVED, IDENTITY, TOOLS, SERVING], "Current");
     }
     // Another generation begins anew.
     let mut next = behind().later();
@@ -364,7 +517,14 @@ fn ready_comes_back_without_the_first_readys_conditions() {
     lost.before = lost.status().conditions;
     lost.rollout = Some(serving(POD));
     lost.reported = Some(reported(ReportedState::Failed));
-    let list = [ACCEPTED, RESOLVED, IDENTITY, "ToolsReady=False ServerNotReady", SERVING, "Degraded=True ToolsNotReady"];
+    let list = [
+        ACCEPTED,
+        RESOLVED,
+        IDENTITY,
+        "ToolsReady=False ServerNotReady",
+        SERVING,
+        "Degraded=True ToolsNotReady",
+    ];
     lost.gives(&list, "Current");
 }
 
@@ -391,7 +551,14 @@ fn a_refused_configuration_waits_for_a_person() {
         ],
         "Failed",
     );
-    let later = [ACCEPTED, RESOLVED, IDENTITY, TOOLS, SERVING, "Degraded=True RevisionRejected"];
+    let later = [
+        ACCEPTED,
+        RESOLVED,
+        IDENTITY,
+        TOOLS,
+        SERVING,
+        "Degraded=True RevisionRejected",
+    ];
     case().later().gives(&later, "Current");
     let mut old = case();
     old.running = Some(DIGEST);
@@ -401,7 +568,10 @@ fn a_refused_configuration_waits_for_a_person() {
 
 #[test]
 fn an_agent_that_shall_not_run_is_ready_once_nothing_runs() {
-    let none = || Rollout { wanted: 0, ..rollout() };
+    let none = || Rollout {
+        wanted: 0,
+        ..rollout()
+    };
     let issuer = "IdentityReady=True IssuerAvailable";
     for (suspend, text) in [(true, "Ready=True Suspended"), (false, "Ready=True ScaledToZero")] {
         let case = |rollout| {
@@ -411,10 +581,25 @@ fn an_agent_that_shall_not_run_is_ready_once_nothing_runs() {
             })
         };
         case(none()).gives(&[ACCEPTED, RESOLVED, issuer, TOOLS, text], "Current");
-        let stopping = [ACCEPTED, RESOLVED, issuer, TOOLS, "Ready=False Progressing", "Reconciling=True Progressing"];
+        let stopping = [
+            ACCEPTED,
+            RESOLVED,
+            issuer,
+            TOOLS,
+            "Ready=False Progressing",
+            "Reconciling=True Progressing",
+        ];
         case(Rollout { total: 1, ..none() }).gives(&stopping, "InProgress");
-        case(Rollout { stopping: true, ..none() }).gives(&stopping, "InProgress");
-        case(Rollout { observed: false, ..none() }).gives(&stopping, "InProgress");
+        case(Rollout {
+            stopping: true,
+            ..none()
+        })
+        .gives(&stopping, "InProgress");
+        case(Rollout {
+            observed: false,
+            ..none()
+        })
+        .gives(&stopping, "InProgress");
     }
     // A typo is not hidden by it, a missing reference is.
     let suspended = |outcome| {
@@ -422,20 +607,43 @@ fn an_agent_that_shall_not_run_is_ready_once_nothing_runs() {
             (case.spec, case.rollout, case.outcome) = (json!({ "suspend": true }), Some(none()), outcome);
         })
     };
-    let list = ["Accepted=False InvalidSpec", RESOLVED, issuer, TOOLS, "Ready=False InvalidSpec", "Stalled=True InvalidSpec"];
+    let list = [
+        "Accepted=False InvalidSpec",
+        RESOLVED,
+        issuer,
+        TOOLS,
+        "Ready=False InvalidSpec",
+        "Stalled=True InvalidSpec",
+    ];
     suspended(rejected(Reason::InvalidSpec)).gives(&list, "Failed");
-    let list = [ACCEPTED, "ResolvedRefs=False RefNotFound", issuer, TOOLS, "Ready=True Suspended"];
+    let list = [
+        ACCEPTED,
+        "ResolvedRefs=False RefNotFound",
+        issuer,
+        TOOLS,
+        "Ready=True Suspended",
+    ];
     suspended(unresolved(Reason::RefNotFound)).gives(&list, "Current");
 }
 
 #[test]
 fn where_it_is_and_how_many_there_are() {
     let status = Case::healthy().status();
-    assert_eq!(status.url.as_deref(), Some("https://triage-agent.support.svc:8443"));
-    assert_eq!(status.spiffe_id.as_deref(), Some("spiffe://td.example/ns/support/sa/triage-agent"));
+    assert_eq!(
+        status.url.as_deref(),
+        Some("https://triage-agent.support.svc:8443")
+    );
+    assert_eq!(
+        status.spiffe_id.as_deref(),
+        Some("spiffe://td.example/ns/support/sa/triage-agent")
+    );
     assert_eq!((status.replicas, status.ready_replicas), (Some(1), Some(1)));
     assert_eq!(status.selector.as_deref(), Some("agentd.io/agent=triage"));
-    assert_eq!((&status.reported, &status.tools, &status.running_digest), (&None, &None, &None), "facts are not ours");
+    assert_eq!(
+        (&status.reported, &status.tools, &status.running_digest),
+        (&None, &None, &None),
+        "facts are not ours"
+    );
     let none = Case::with(|case| case.rollout = None).status();
     assert_eq!((none.url, none.spiffe_id, none.replicas), (None, None, Some(0)));
 }
