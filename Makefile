@@ -38,8 +38,8 @@ bench: ## one JSON line for each measure: name, value, unit, n
 runtime-binary: ## builds the static release binaries; the last line is the path of agentd
 	@folder=$$($(S)/build-static.sh) && echo "$$folder/agentd"
 
-images: ## makes the images of agentd and agentd-operator as OCI files; prints NAME FILE
-	@$(S)/images.sh product
+images: ## makes the images of agentd and agentd-operator, for IMAGE_REGISTRY and the chart's version; prints NAME FILE
+	@IMAGE_TAG=$$(sed -n 's/^appVersion: //p' charts/agentd/Chart.yaml) $(S)/images.sh product
 
 clean: ## ends the clusters of demo and tests and removes their state; what was built stays
 	$(S)/clean.sh

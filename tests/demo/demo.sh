@@ -53,7 +53,9 @@ if [ -n "${AGENTD_DEMO_MODEL_URL:-}" ]; then
   model=${AGENTD_DEMO_MODEL:-}
   if [ -z "$model" ]; then
     step "asking $base for a model"
-    model=$(curl --silent --show-error --fail --max-time 30 -H "Authorization: Bearer ${AGENTD_DEMO_MODEL_KEY:-}" "$base/models" |
+    # The key on standard input: a command line can be read by everybody on the machine.
+    model=$(printf 'Authorization: Bearer %s\n' "${AGENTD_DEMO_MODEL_KEY:-}" |
+      curl --silent --show-error --fail --max-time 30 --header @- "$base/models" |
       python3 -c 'import json, sys; print(json.load(sys.stdin)["data"][0]["id"])')
   fi
   step "the model is $model at $base"

@@ -21,7 +21,8 @@ for name in model remote; do
   if [ "$name" = model ] && [ -n "${AGENTD_DEMO_MODEL_KEY:-}" ]; then token=$AGENTD_DEMO_MODEL_KEY; fi
   token=${token:-$(openssl rand -hex 24)}
   for each in "$outside" "$namespace"; do
-    kubectl -n "$each" create secret generic "$name-token" --from-literal="token=$token" --dry-run=client -o yaml
+    # On standard input: a command line can be read by everybody on the machine.
+    printf %s "$token" | kubectl -n "$each" create secret generic "$name-token" --from-file=token=/dev/stdin --dry-run=client -o yaml
     echo "---"
   done
 done | kubectl apply -f - >/dev/null

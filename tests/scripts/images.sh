@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # images.sh product|peers: makes container images without a container engine, as OCI tar files, and prints one line
 # for each: NAME FILE. FROM scratch, non-root. Keyed by the content of what goes in.
-#   product  agentd and agentd-operator
+#   product  agentd and agentd-operator. The tag is IMAGE_TAG, else a key of the content: an upgrade of a running cluster
+#            then sees that an image has changed
 #   peers    MCP's reference server, and the demo's scripted model server and https front, each with its own node
 set -euo pipefail
 # shellcheck source=lib.sh
@@ -26,13 +27,13 @@ image() {
 }
 
 product() {
-  local folder key
+  local folder key name
   folder=$("$SCRIPTS/build-static.sh")
   key=$(basename "$folder")
-  # The tag says what is in it, so that an upgrade of a running cluster sees a changed image.
-  image "$registry/agentd/agentd:$key" "$registry_key" --file "$folder/agentd:/agentd" --entrypoint /agentd --user 65532
-  image "$registry/agentd/agentd-operator:$key" "$registry_key" --file "$folder/agentd-operator:/agentd-operator" \
-    --entrypoint /agentd-operator --user 65532
+  for name in agentd agentd-operator; do
+    image "$registry/agentd/$name:${IMAGE_TAG:-$key}" "$registry_key-$key" --file "$folder/$name:/$name" \
+      --entrypoint "/$name" --user 65532
+  done
 }
 
 # node_files FOLDER: the arguments that put node, and the shared libraries that it names, into an image.

@@ -1,6 +1,9 @@
 {{/* Arguments of all below: a list of the root context and the component, controllers or issuer. */}}
 
 {{- define "agentd.name" -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]{0,49}[a-z0-9])?$" (index . 0).Release.Name) -}}
+{{- fail (printf "the release name %q becomes part of Service names: use at most 51 characters of a-z, 0-9 and -, beginning with a letter" (index . 0).Release.Name) -}}
+{{- end -}}
 {{ printf "%s-%s" (index . 0).Release.Name (index . 1) }}
 {{- end }}
 
