@@ -34,6 +34,9 @@ use crate::transport::{MESSAGE_BYTES, Transport};
 const PROBE: Duration = Duration::from_secs(10);
 /// Ending a session; a server that does not answer is left alone.
 const CLOSE: Duration = Duration::from_secs(1);
+/// A whole list may take as long as this many pages that come at the last moment: a server that sends one after the
+/// other for ever must not hold up a start or a turn.
+const SLOW_PAGES: u32 = 4;
 /// Tries to resume an answer whose stream broke.
 const RESUMES: usize = 5;
 /// Requests at the same time on one connection.
@@ -222,20 +225,22 @@ impl Connection {
         if !self.0.facts.offers_tools {
             return Ok(Vec::new());
         }
-        let mut pages = Pages::new(reading::TOOLS);
-        while let Some(cursor) = pages.next_cursor() {
-            let page = self
-                .listed("tools/list", self.0.peer.list_tools(parameters(cursor)))
-                .await?;
-            pages.take(
-                page.tools.into_iter().map(reading::tool).collect(),
-                page.next_cursor,
-            );
-        }
+        let what = "tools/list";
+        let drained = async {
+            let mut pages = Pages::new(reading::TOOLS);
+            while let Some(cursor) = pages.next_cursor() {
+                let page = self
+                    .listed(what, self.0.peer.list_tools(parameters(cursor)))
+                    .await?;
+                pages.take(page.tools.into_iter().map(reading::tool), page.next_cursor);
+            }
+            Ok(pages)
+        };
+        let pages = self.whole(what, drained).await?;
         if pages.cut {
             tracing::warn!(
                 event = "mcp.spec.invalid",
-                "tools/list does not end; {} tools taken",
+                "tools/list is too long; {} tools taken",
                 pages.items.len()
             );
         }
@@ -250,13 +255,18 @@ impl Connection {
         if !self.0.facts.offers_resources {
             return Ok(0);
         }
-        let mut pages = Pages::new(reading::RESOURCES);
-        while let Some(cursor) = pages.next_cursor() {
-            let page = self
-                .listed("resources/list", self.0.peer.list_resources(parameters(cursor)))
-                .await?;
-            pages.take(page.resources.iter().map(|_| ()).collect(), page.next_cursor);
-        }
+        let what = "resources/list";
+        let drained = async {
+            let mut pages = Pages::new(reading::RESOURCES);
+            while let Some(cursor) = pages.next_cursor() {
+                let page = self
+                    .listed(what, self.0.peer.list_resources(parameters(cursor)))
+                    .await?;
+                pages.take(page.resources.iter().map(|_| ((), 0)), page.next_cursor);
+            }
+            Ok(pages)
+        };
+        let pages = self.whole(what, drained).await?;
         Ok(u32::try_from(pages.items.len()).unwrap_or(u32::MAX))
     }
 
@@ -297,6 +307,19 @@ impl Connection {
     pub async fn close(&self) {
         if let Some(mut service) = self.0.service.lock().await.take() {
             let _ = service.close_with_timeout(CLOSE).await;
+        }
+    }
+
+    /// All pages of a list.
+    async fn whole<T>(
+        &self,
+        what: &'static str,
+        list: impl Future<Output = Result<T, ConnectError>>,
+    ) -> Result<T, ConnectError> {
+        let limit = self.0.timeout.saturating_mul(SLOW_PAGES);
+        match tokio::time::timeout(limit, list).await {
+            Ok(list) => list,
+            Err(_) => Err(late(what, limit, &self.0.health).into()),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What a server may say to us unasked. Everything that is not here was dropped by the transport.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
@@ -17,6 +19,8 @@ pub(crate) const OFFERED: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 pub(crate) struct Handler {
     server: String,
     config: ClientConfig,
+    /// What it says over and over is logged once a connection.
+    told: [AtomicBool; 2],
 }
 
 impl Handler {
@@ -31,7 +35,13 @@ impl Handler {
         Self {
             server: server.to_owned(),
             config,
+            told: Default::default(),
         }
+    }
+
+    /// True the first time.
+    fn is_news(told: &AtomicBool) -> bool {
+        !told.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -46,11 +56,17 @@ impl ClientHandler for Handler {
         _: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        tracing::info!(event = "human.ask.failed", mcp.server = %self.server, "a server asked; nobody can be asked");
+        let [asked, _] = &self.told;
+        if Self::is_news(asked) {
+            tracing::info!(event = "human.ask.failed", mcp.server = %self.server, "a server asked; nobody can be asked");
+        }
         Ok(ElicitResult::new(ElicitationAction::Cancel))
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        tracing::info!(event = "mcp.tools_changed", mcp.server = %self.server, "taken up at the next reload");
+        let [_, changed] = &self.told;
+        if Self::is_news(changed) {
+            tracing::info!(event = "mcp.tools_changed", mcp.server = %self.server, "taken up at the next reload");
+        }
     }
 }

@@ -72,16 +72,25 @@ impl Outbound {
 
     /// Trust, headers, signer and connect clock of a connection; no other clock.
     fn options(&self, connection: &Connection) -> Result<Options, NetError> {
-        let mut headers = Vec::new();
+        let (mut headers, mut confidential) = (Vec::new(), Vec::new());
         for (name, text) in &connection.headers {
             let name = HeaderName::try_from(name.as_str()).map_err(|_| {
                 NetError::Invalid(format!("{} is no header name", agentd_base::text::clip(name, 64)))
             })?;
-            headers.push((name, self.secret(text)?));
+            let template = template(text)?;
+            let value = self.secret(&template);
+            if template.has_reference() {
+                confidential.push(value.clone());
+            }
+            headers.push((name, value));
         }
         let signer: Option<Arc<dyn RequestSigner>> = match &connection.auth {
             None => None,
-            Some(Auth::Static(fixed)) => Some(Arc::new(StaticSigner::bearer(self.secret(&fixed.bearer)?))),
+            Some(Auth::Static(fixed)) => {
+                let bearer = self.secret(&template(&fixed.bearer)?);
+                confidential.push(bearer.clone());
+                Some(Arc::new(StaticSigner::bearer(bearer)))
+            }
         };
         let timeouts = Timeouts {
             connect: connection.connect_timeout(),
@@ -92,6 +101,7 @@ impl Outbound {
             tls: self.tls(connection)?,
             timeouts,
             headers,
+            confidential,
             signer,
             ..Options::default()
         })
@@ -115,13 +125,16 @@ impl Outbound {
     }
 
     /// Read at each request, so that a rotated secret is taken up.
-    fn secret(&self, text: &str) -> Result<SecretValue, NetError> {
-        let template = Template::parse(text).map_err(|error| NetError::Invalid(error.to_string()))?;
-        let secrets = self.secrets.clone();
-        Ok(Arc::new(move || {
+    fn secret(&self, template: &Template) -> SecretValue {
+        let (template, secrets) = (template.clone(), self.secrets.clone());
+        Arc::new(move || {
             template
                 .resolve_header(secrets.as_ref())
                 .map_err(|error| error.to_string())
-        }))
+        })
     }
+}
+
+fn template(text: &str) -> Result<Template, NetError> {
+    Template::parse(text).map_err(|error| NetError::Invalid(error.to_string()))
 }

@@ -21,6 +21,10 @@ pub(crate) const TOOLS: usize = 10_000;
 pub(crate) const RESOURCES: usize = 100_000;
 /// Pages of one list; with [`TOOLS`] it bounds a server that sends empty pages for ever.
 const PAGES: usize = 1_000;
+/// Definitions taken from one server, as JSON: some ten times what fits into the largest context.
+const DEFINITION_BYTES: usize = 8 * 1024 * 1024;
+/// A cursor is sent back as it came; one that is longer is no cursor.
+const CURSOR_BYTES: usize = 4 * 1024;
 /// `instructions` in a prompt.
 const INSTRUCTIONS_CHARS: usize = 16 * 1024;
 /// A description of a tool in a prompt.
@@ -36,6 +40,8 @@ pub(crate) struct Pages<T> {
     /// The list went on when we stopped.
     pub(crate) cut: bool,
     limit: usize,
+    /// What is left of [`DEFINITION_BYTES`].
+    bytes: usize,
     next: Option<Option<String>>,
     seen: BTreeSet<String>,
 }
@@ -46,6 +52,7 @@ impl<T> Pages<T> {
             items: Vec::new(),
             cut: false,
             limit,
+            bytes: DEFINITION_BYTES,
             next: Some(None),
             seen: BTreeSet::new(),
         }
@@ -56,14 +63,21 @@ impl<T> Pages<T> {
         self.next.take()
     }
 
-    pub(crate) fn take(&mut self, items: Vec<T>, next: Option<String>) {
-        let room = self.limit.saturating_sub(self.items.len());
-        self.cut |= items.len() > room;
-        self.items.extend(items.into_iter().take(room));
+    /// Takes a page: its items, each with its size.
+    pub(crate) fn take(&mut self, items: impl IntoIterator<Item = (T, usize)>, next: Option<String>) {
+        for (item, size) in items {
+            let left = self.bytes.checked_sub(size);
+            let (Some(left), true) = (left, self.items.len() < self.limit) else {
+                self.cut = true;
+                return;
+            };
+            self.bytes = left;
+            self.items.push(item);
+        }
         let Some(cursor) = next.filter(|cursor| !cursor.is_empty()) else {
             return;
         };
-        let full = self.items.len() >= self.limit || self.seen.len() >= PAGES;
+        let full = self.items.len() >= self.limit || self.seen.len() >= PAGES || cursor.len() > CURSOR_BYTES;
         if full || !self.seen.insert(cursor.clone()) {
             self.cut = true;
         } else {
@@ -72,8 +86,8 @@ impl<T> Pages<T> {
     }
 }
 
-/// A tool's definition.
-pub(crate) fn tool(tool: rmcp::model::Tool) -> Tool {
+/// A tool's definition, and its size.
+pub(crate) fn tool(tool: rmcp::model::Tool) -> (Tool, usize) {
     let definition = json!({
         "name": tool.name,
         "title": tool.title,
@@ -82,12 +96,14 @@ pub(crate) fn tool(tool: rmcp::model::Tool) -> Tool {
         "outputSchema": tool.output_schema.as_deref(),
         "annotations": serde_json::to_value(&tool.annotations).unwrap_or_default(),
     });
-    Tool {
-        digest: digest::of(sorted(definition).to_string().as_bytes()),
+    let definition = sorted(definition).to_string();
+    let tool = Tool {
+        digest: digest::of(definition.as_bytes()),
         name: tool.name.into_owned(),
         description: tool.description.map(|text| readable(&text, DESCRIPTION_CHARS)),
         input_schema: tool.input_schema.as_ref().clone(),
-    }
+    };
+    (tool, definition.len())
 }
 
 /// The same value with keys in order, so that a digest does not depend on how a server orders them. The parser that

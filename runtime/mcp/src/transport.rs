@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agentd_net::{Body, HttpClient, Replay, Response};
+use agentd_net::{Body, HttpClient, Redactor, Replay, Response};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -152,8 +152,9 @@ impl Transport {
 
     fn events(&self, body: Body, max: usize) -> Events {
         let elicitation = self.0.elicitation;
+        let redactor = body.redactor();
         SseStream::from_bytes_stream(body.events(max))
-            .map(move |event| event.map(|event| screen(event, elicitation)))
+            .map(move |event| event.map(|event| screen(clean(event, &redactor), elicitation)))
             .boxed()
     }
 
@@ -331,6 +332,15 @@ impl StreamableHttpClient for Transport {
         }
         self.stream(request, max_sse_event_size).await
     }
+}
+
+/// An event whose data repeats none of our secrets.
+fn clean(mut event: Sse, redactor: &Redactor) -> Sse {
+    let data = event.data.as_deref().and_then(|data| redactor.text(data));
+    if data.is_some() {
+        event.data = data;
+    }
+    event
 }
 
 fn build(

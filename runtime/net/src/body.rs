@@ -8,12 +8,14 @@ use futures::stream::{self, BoxStream};
 use tokio::time::Instant;
 
 use crate::error::{NetError, Phase};
+use crate::redact::Redactor;
 
 /// The body of a response. Dropping it gives the connection up.
 pub struct Body {
     stream: BoxStream<'static, Result<Bytes, NetError>>,
     host: String,
     limit: usize,
+    redactor: Redactor,
 }
 
 /// When an exchange must be over, and how long that was.
@@ -29,12 +31,18 @@ impl Body {
         host: String,
         limit: usize,
         deadline: Option<Deadline>,
+        redactor: Redactor,
     ) -> Self {
         let stream = match deadline {
             None => stream,
             Some(deadline) => until(stream, host.clone(), deadline),
         };
-        Self { stream, host, limit }
+        Self {
+            stream,
+            host,
+            limit,
+            redactor,
+        }
     }
 
     /// The whole body, refused when it is longer than [`crate::Limits::body_bytes`].
@@ -63,7 +71,7 @@ impl Body {
             }
             collected.extend_from_slice(&chunk);
         }
-        Ok(collected.freeze())
+        Ok(self.redactor.body(collected.freeze()))
     }
 
     /// At most the first `max` bytes, for a message; the rest is not read, and an error ends it early.
@@ -75,7 +83,12 @@ impl Body {
             collected.extend_from_slice(&chunk);
         }
         collected.truncate(max);
-        collected.freeze()
+        self.redactor.body(collected.freeze())
+    }
+
+    /// Cleans texts that are put together from [`Body::events`], in which a secret may be cut in two.
+    pub fn redactor(&self) -> Redactor {
+        self.redactor.clone()
     }
 
     /// The chunks as they come, without a bound on their sum: for streams that never end.
@@ -173,7 +186,13 @@ mod tests {
             .iter()
             .map(|chunk| Ok(Bytes::copy_from_slice(chunk)))
             .collect();
-        Body::new(stream::iter(chunks).boxed(), "h:1".into(), limit, None)
+        Body::new(
+            stream::iter(chunks).boxed(),
+            "h:1".into(),
+            limit,
+            None,
+            Redactor::default(),
+        )
     }
 
     #[tokio::test]
@@ -220,7 +239,13 @@ mod tests {
             at: Instant::now() + limit,
             limit,
         };
-        let body = Body::new(stream::pending().boxed(), "h:1".into(), 1, Some(deadline));
+        let body = Body::new(
+            stream::pending().boxed(),
+            "h:1".into(),
+            1,
+            Some(deadline),
+            Redactor::default(),
+        );
         assert_eq!(
             body.bytes().await.unwrap_err().to_string(),
             "h:1: the whole exchange took longer than 3s"

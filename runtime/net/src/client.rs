@@ -17,6 +17,7 @@ use crate::destination::Destination;
 use crate::error::{NetError, Phase};
 use crate::fault::{self, Trust};
 use crate::options::{Options, Replay};
+use crate::redact::Redactor;
 use crate::resolve::{SharedLookup, SystemLookup, resolve};
 use crate::sign::header_value;
 use crate::tls::{Tls, TlsMode};
@@ -339,8 +340,14 @@ impl HttpClient {
         Ok(Response {
             status,
             headers,
-            body: Body::new(chunks, host, options.limits.body_bytes, deadline),
+            body: Body::new(chunks, host, options.limits.body_bytes, deadline, self.redactor()),
         })
+    }
+
+    /// A secret that cannot be read was not sent either.
+    fn redactor(&self) -> Redactor {
+        let confidential = &self.0.options.confidential;
+        Redactor::new(confidential.iter().filter_map(|value| value().ok()))
     }
 
     fn fault(&self, error: &reqwest::Error) -> NetError {

@@ -58,6 +58,8 @@ pub struct Options {
     pub limits: Limits,
     /// Sent with every request; values are resolved for each one. A header that the request already has wins.
     pub headers: Vec<(HeaderName, SecretValue)>,
+    /// Those of the values above, and of the signer's, that are secret: a response that repeats one comes without it.
+    pub confidential: Vec<SecretValue>,
     /// Authenticates every request.
     pub signer: Option<Arc<dyn RequestSigner>>,
 }

@@ -6,9 +6,9 @@ use agentd_base::class::Class;
 use agentd_base::report::{ServerInfo, ServerState};
 use agentd_config::document::{Auth, ClientTls, Connection, McpServer, StaticAuth};
 use agentd_identity::IdentitySource;
-use agentd_mcp::{Era, Kind, Outbound};
+use agentd_mcp::{CallMeta, Era, Kind, Outbound};
 use axum::http::StatusCode;
-use serde_json::json;
+use serde_json::{Map, json};
 
 use crate::peer::{Discover, Get, Peer, Script, boot, open, refused};
 
@@ -404,4 +404,38 @@ async fn what_the_document_says_of_trust_is_what_is_done() {
         .err()
         .unwrap();
     assert!(error.message.contains("/absent/file.pem"), "{}", error.message);
+}
+
+/// A server that repeats our credential, in errors and in what it says of itself: it ends in no message, no status and
+/// no prompt.
+#[tokio::test]
+async fn what_a_server_repeats_of_our_secrets_is_blanked() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "canary-token\n").unwrap();
+    let said = json!({"type": "text", "text": "you sent Bearer canary-token"});
+    let peer = Peer::start(Script {
+        instructions: Some("canary-token".into()),
+        call: json!({"result": {"content": [said]}}),
+        before_answer: vec![json!({"jsonrpc": "2.0", "id": 7, "method": "ping"})],
+        ..Script::default()
+    })
+    .await;
+    let mut server: McpServer = peer.server("s");
+    let bearer = format!("{{{{secret-file:{}}}}}", token.display());
+    server.connection.auth = Some(Auth::Static(StaticAuth { bearer }));
+    let connection = open(&server, boot()).await;
+    assert_eq!(connection.instructions(), Some("[redacted]"));
+    let call = async || connection.call("echo", Map::new(), &CallMeta::default()).await;
+    // On a stream, as a body, as an error, as a page that is no MCP.
+    assert_eq!(call().await.unwrap().text, "you sent Bearer [redacted]");
+    peer.script().before_answer = Vec::new();
+    assert_eq!(call().await.unwrap().text, "you sent Bearer [redacted]");
+    peer.script().call = json!({"error": {"code": -32000, "message": "bad token canary-token"}});
+    let error = call().await.unwrap_err().to_string();
+    assert!(error.contains("bad token [redacted]"), "{error}");
+    peer.script().status = Some((StatusCode::BAD_REQUEST, None, "\"canary-token\""));
+    let error = call().await.unwrap_err().to_string();
+    assert!(!error.contains("canary"), "{error}");
+    connection.close().await;
 }

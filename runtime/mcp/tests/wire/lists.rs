@@ -130,3 +130,52 @@ async fn a_digest_covers_the_definition_and_not_its_spelling() {
     assert_eq!(digests.len(), 4);
     connection.close().await;
 }
+
+/// A server that sends pages for ever, each in time.
+#[tokio::test]
+async fn a_list_as_a_whole_has_a_clock() {
+    const CURSORS: [&str; 10] = ["", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+    let chain: Vec<_> = CURSORS
+        .windows(2)
+        .map(|pair| (pair[0], &["a"][..], Some(pair[1])))
+        .collect();
+    let peer = Peer::start(Script {
+        tools: pages(&chain),
+        page_wait: Duration::from_millis(200),
+        ..Script::default()
+    })
+    .await;
+    let connection = open(&peer.hasty(Duration::from_millis(300)), boot()).await;
+    let error = connection.tools().await.unwrap_err();
+    assert!(
+        error.message.starts_with("tools/list took longer than 1.2s"),
+        "{error}"
+    );
+    connection.close().await;
+}
+
+/// A server whose definitions are larger than anybody can use.
+#[tokio::test]
+async fn a_list_as_a_whole_has_a_size() {
+    let large = |name: &str| json!({"name": name, "inputSchema": {"type": "object", "description": "x".repeat(3 << 20)}});
+    let page = |names: [&str; 2]| names.map(large).to_vec();
+    let long = Box::leak("c".repeat(5000).into_boxed_str());
+    let peer = Peer::start(Script {
+        tools: BTreeMap::from([
+            (String::new(), (page(["a", "b"]), Some("1"))),
+            ("1".to_owned(), (page(["c", "d"]), Some("2"))),
+        ]),
+        ..Script::default()
+    })
+    .await;
+    let connection = peer.boot().await;
+    assert_eq!(names(&connection).await, ["a", "b"]);
+    assert_eq!(peer.count("tools/list"), 2);
+    peer.script().tools = pages(&[("", &["a"], Some(long)), (long, &["b"], None)]);
+    assert_eq!(
+        names(&connection).await,
+        ["a"],
+        "a cursor of any length is not kept"
+    );
+    connection.close().await;
+}

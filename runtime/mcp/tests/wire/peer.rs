@@ -79,6 +79,8 @@ pub(crate) struct Script {
     pub(crate) instructions: Option<String>,
     /// By cursor; the first page is under the empty one.
     pub(crate) tools: BTreeMap<String, (Vec<Value>, Option<&'static str>)>,
+    /// Before each page of tools.
+    pub(crate) page_wait: Duration,
     /// What `tools/call` answers: `result` or `error`.
     pub(crate) call: Value,
     /// Before the answer of a call, on its stream.
@@ -98,6 +100,7 @@ impl Default for Script {
             capabilities: json!({"tools": {"listChanged": true}}),
             instructions: None,
             tools: BTreeMap::from([(String::new(), (vec![tool("echo")], None))]),
+            page_wait: Duration::ZERO,
             call: json!({"result": {"content": [{"type": "text", "text": "hello"}]}}),
             before_answer: Vec::new(),
             status: None,
@@ -321,6 +324,7 @@ async fn post(shared: &Arc<Shared>, script: &Script, body: &Value) -> Response {
             response
         }
         Some("tools/list") => {
+            tokio::time::sleep(script.page_wait).await;
             let cursor = body["params"]["cursor"].as_str().unwrap_or_default();
             let Some((tools, next)) = script.tools.get(cursor) else {
                 return axum::Json(

@@ -362,3 +362,22 @@ async fn a_body_can_be_streamed_both_ways() {
     drop(sender);
     assert!(chunks.next().await.is_none());
 }
+
+/// A server that repeats what it was sent, in a body and in the beginning of an error.
+#[tokio::test]
+async fn a_secret_that_a_server_repeats_does_not_come_back() {
+    let peer = Peer::start(echo_header("authorization"), None).await;
+    let token = || secret(&["canary-token"]);
+    let options = Options {
+        signer: Some(Arc::new(StaticSigner::bearer(token()))),
+        confidential: vec![token()],
+        ..Options::default()
+    };
+    let client = client(&peer.url("http", "/"), options);
+    assert_eq!(text(&client, post("/", "")).await, "POST / Bearer [redacted]");
+    let response = client.send(post("/", "")).await.unwrap();
+    assert_eq!(
+        response.body.prefix(100).await.as_ref(),
+        b"POST / Bearer [redacted]"
+    );
+}
