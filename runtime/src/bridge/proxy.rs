@@ -203,11 +203,16 @@ impl Handler for Proxy {
             }
             Err(error) => {
                 self.metrics.bridge_request(Outcome::Upstream.label());
-                if error.is_connect() {
-                    self.reachable
+                // Callers try again and again while the server is away: that it went is worth a line, each try is not.
+                let is_known = error.is_connect()
+                    && !self
+                        .reachable
                         .send_if_modified(|reachable| std::mem::replace(reachable, false));
+                if is_known {
+                    tracing::debug!(event = "bridge.upstream.fail", err = %error);
+                } else {
+                    tracing::warn!(event = "bridge.upstream.fail", err = %error);
                 }
-                tracing::warn!(event = "bridge.upstream.fail", err = %error);
                 refusal(
                     StatusCode::BAD_GATEWAY,
                     "the MCP server behind the bridge does not answer",

@@ -4,6 +4,7 @@
 //! `working` after a restart.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use agentd_base::clock::SharedClock;
 use agentd_base::id::SharedIds;
 use agentd_state::{Conversation, Store, StoreError, Task, TaskState, Write};
 use async_trait::async_trait;
+use futures::FutureExt as _;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +23,9 @@ use tokio_util::task::TaskTracker;
 use super::lanes::{Full, Lanes};
 use super::record::{conversation_key, ended, failed, submitted, text_of, wire_task};
 use super::turns::{TurnEnd, TurnInput, TurnRunner};
+
+#[cfg(test)]
+mod tests;
 
 /// Turns at once. Each has a process with some megabytes of memory; a pod's default limit leaves room for these.
 pub const PARALLEL_TURNS: usize = 8;
@@ -136,7 +141,14 @@ impl Tasks {
         let mut next = Some(first);
         while let Some(task) = next {
             let id = task.id.clone();
-            self.run_task(&key, task).await;
+            // A fault of ours ends this task and not its conversation, which would wait for ever.
+            let run = AssertUnwindSafe(self.run_task(&key, task.clone())).catch_unwind();
+            if run.await.is_err() {
+                let reason = "the agent has a fault and could not go on; its log has the details";
+                tracing::error!(event = "turn.failed", run.id = id, err = reason);
+                self.settle(failed(task, reason.to_owned(), self.clock.now()), None)
+                    .await;
+            }
             lock(&self.followed).remove(&id);
             next = lock(&self.lanes).next(&key);
         }

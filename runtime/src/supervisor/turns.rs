@@ -155,6 +155,8 @@ impl TurnRunner {
             let was_warm = warm.generation.is_some();
             match self.prepare(&mut warm, settings, input.clone()).await {
                 Ok(()) => return Ok(warm),
+                // Another worker could not take it either.
+                Err(error @ FrameError::TooLong(_)) => return Err(error.to_string()),
                 Err(error) => {
                     let reason = self.bury(warm, error.to_string()).await;
                     if !was_warm {

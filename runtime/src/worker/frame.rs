@@ -209,9 +209,14 @@ pub struct TurnResult {
 /// Why a frame could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// The peer is gone, or the frame is too long.
+    /// The peer is gone, or its frame is too long.
     #[error("the connection between supervisor and worker broke: {0}")]
     Connection(#[from] std::io::Error),
+    /// It was not sent.
+    #[error(
+        "the conversation has grown too long ({0} bytes, and at most {FRAME_BYTES} go to a worker); begin a new one"
+    )]
+    TooLong(usize),
     /// Not one of our frames.
     #[error("a frame between supervisor and worker cannot be understood: {0}")]
     Content(#[from] serde_json::Error),
@@ -261,6 +266,9 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     /// See [`FrameError`]. A frame that is too long is refused before a byte of it is written.
     pub async fn send<T: Serialize>(&mut self, frame: &T) -> Result<(), FrameError> {
         let bytes = Zeroizing::new(serde_json::to_vec(frame)?);
+        if bytes.len() > FRAME_BYTES {
+            return Err(FrameError::TooLong(bytes.len()));
+        }
         Ok(self.0.send(bytes::Bytes::copy_from_slice(&bytes)).await?)
     }
 }
@@ -330,7 +338,8 @@ mod tests {
             .send(&result(&"x".repeat(FRAME_BYTES)))
             .await
             .unwrap_err();
-        assert!(matches!(error, FrameError::Connection(_)), "{error}");
+        assert!(matches!(error, FrameError::TooLong(_)), "{error}");
+        assert!(error.to_string().contains("begin a new one"), "{error}");
     }
 
     #[test]
