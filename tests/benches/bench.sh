@@ -38,26 +38,23 @@ ask() {
   "$CLUSTER" exec --node 1 -- "$static/agentd" a2a send "$url" "$1" --server-id "$id" --identity "$identity" >/dev/null 2>&1
 }
 
-# resident PATTERN: what the processes of that command line hold, in KiB; nodes are namespaces of this machine, so
-# their processes are in its list.
-resident() { pgrep -f "$1" | while read -r pid; do awk '/^VmRSS/ { print $2 }' "/proc/$pid/status"; done | awk '{ s += $1 } END { print s + 0 }'; }
+# resident PATTERN: what the node's processes of that command line hold, in KiB.
+resident() {
+  # shellcheck disable=SC2016  # for the shell on the node
+  "$CLUSTER" enter node1 -- bash -c 'pgrep -f "$1" | sed "s|.*|/proc/&/status|" | xargs awk "/^VmRSS/ { s += \$2 } END { print s + 0 }"' - "$1"
+}
+
+# Nobody has asked this pod anything yet. Wait until it has connected its servers.
+kubectl -n agentd-demo wait --for=condition=Ready --timeout=60s agents.agentd.io/demo >/dev/null
+measure rss.agent_idle "$(resident '^/agentd run')" KiB 1
 n=20
 for ((i = 0; i < n; i++)); do
   start=$(now_ms)
   ask "What is $i plus 40?"
   echo $(($(now_ms) - start))
 done | median | while read -r value; do measure turn_with_one_tool_call "$value" ms "$n"; done
-measure rss.agent_supervisor "$(resident '^/agentd run')" KiB 1
-measure rss.agent_worker_warm "$(resident '^/agentd worker|/proc/self/exe worker')" KiB 1
+measure rss.agent_after_turns "$(resident '^/agentd run')" KiB 1
+measure rss.agent_worker_warm "$(resident '^/agentd worker|^/proc/self/exe worker')" KiB 1
 measure rss.bridge "$(resident '^/agentd bridge')" KiB 1
 measure rss.controllers "$(resident '^/agentd-operator controllers')" KiB 1
 measure rss.issuer "$(resident '^/agentd-operator issuer')" KiB 2
-
-# From a pod that is gone to one that is Ready again: schedule, start, identity, listener.
-n=5
-for ((i = 0; i < n; i++)); do
-  start=$(now_ms)
-  kubectl -n agentd-demo delete pod -l agentd.io/agent=demo --wait=true >/dev/null
-  kubectl -n agentd-demo rollout status deployment/demo-agent --timeout=60s >/dev/null
-  echo $(($(now_ms) - start))
-done | median | while read -r value; do measure agent_pod_replaced "$value" ms "$n"; done
