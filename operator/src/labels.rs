@@ -22,6 +22,8 @@ pub const CALLER: &str = "agentd.io/caller";
 pub const LIVE_DIGEST: &str = "agentd.io/live-digest";
 /// Annotation of an applied object: the hash of what was applied.
 pub const APPLIED: &str = "agentd.io/applied";
+/// Annotation of a live ConfigMap: the UIDs of the McpServers that its entries were made of, by the entry's name; JSON.
+pub const SERVERS: &str = "agentd.io/mcp-servers";
 /// Label of a claim that outlives its Agent: the Agent's UID.
 pub const AGENT_UID: &str = "agentd.io/agent-uid";
 /// Label of a ServiceAccount that a person lends to an Agent.

@@ -27,6 +27,15 @@ pub fn live(owner: &str, revision: &str) -> String {
     format!("{owner}-{revision}-live")
 }
 
+/// Whether a ConfigMap's name is that of a [`live`] one of this owner.
+pub fn is_live(owner: &str, name: &str) -> bool {
+    let revision = name
+        .strip_prefix(owner)
+        .and_then(|rest| rest.strip_prefix('-'))
+        .and_then(|rest| rest.strip_suffix("-live"));
+    revision.is_some_and(|revision| revision.len() == HASH_CHARS)
+}
+
 /// The short hash of some bytes, for names.
 pub fn short_hash(bytes: &[u8]) -> String {
     digest::hex(bytes).chars().take(HASH_CHARS).collect()
@@ -50,5 +59,8 @@ mod tests {
             "triage-agent-0123456789-live"
         );
         assert_eq!(short_hash(b"x").len(), HASH_CHARS);
+        assert!(is_live("triage-agent", "triage-agent-0123456789-live"));
+        assert!(!is_live("triage-agent", "triage-agent-0123456789"));
+        assert!(!is_live("triage-agent", "another-agent-0123456789-live"));
     }
 }

@@ -17,6 +17,8 @@ pub enum Reason {
     RefNotPermitted,
     /// A note: a principal names what is not there, and is left out.
     PrincipalNotFound,
+    /// A note: an McpServer is not acted on as it stands; what was made of it before goes on, or it is left out.
+    ServerNotAccepted,
     /// A note, and an Event: a model is spoken to in plain http, as the spec allows.
     PlaintextModel,
 }
@@ -31,6 +33,7 @@ impl Reason {
             Self::RefNotFound => "RefNotFound",
             Self::RefNotPermitted => "RefNotPermitted",
             Self::PrincipalNotFound => "PrincipalNotFound",
+            Self::ServerNotAccepted => "ServerNotAccepted",
             Self::PlaintextModel => "PlaintextModel",
         }
     }

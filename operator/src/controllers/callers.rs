@@ -8,6 +8,7 @@ use agentd_identity::id::IdError;
 use kube::ResourceExt as _;
 
 use crate::install::Install;
+use crate::names;
 
 /// The ID of an Agent, unless it is suspended or being deleted.
 ///
@@ -37,6 +38,23 @@ pub fn agents<'a>(
     ids.sort();
     ids.dedup();
     Ok(ids)
+}
+
+/// The ServiceAccount that an Agent's pods run under: the named one, else the one made for it. The issuer goes by the
+/// same rule.
+pub fn account_of_agent(agent: &Agent) -> String {
+    let named = agent
+        .spec
+        .service_account
+        .as_ref()
+        .and_then(|account| account.name.clone());
+    named.unwrap_or_else(|| names::agent(&agent.name_any()))
+}
+
+/// The ServiceAccount that an McpServer's pods run under; one that runs elsewhere has none.
+pub fn account_of_server(server: &McpServer) -> Option<String> {
+    let run = server.spec.deployment.as_ref();
+    run.map(|_| names::mcp(&server.name_any()))
 }
 
 /// Whether the server lets this Agent in: both are in one namespace, and `allowedAgents` names it or names none.
@@ -71,4 +89,42 @@ pub fn references(agent: &Agent, server: &McpServer) -> bool {
                         .as_ref()
                         .is_none_or(|namespace| Some(namespace) == server.metadata.namespace.as_ref())
             })
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::DynamicObject;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::issuer::facts::{Kind, account_of};
+
+    /// Who is listed as a caller must be able to get an SVID, and the other way round.
+    #[test]
+    fn the_controllers_and_the_issuer_agree_on_who_uses_an_account() {
+        let object = |kind: &str, spec: Value| json!({"apiVersion": "agentd.io/v1alpha1", "kind": kind, "metadata": {"name": "x"}, "spec": spec});
+        let intelligence = json!({"endpoints": [], "model": "m"});
+        for account in [
+            json!(null),
+            json!({"name": "own"}),
+            json!({"annotations": {"a": "b"}}),
+        ] {
+            let object = object(
+                "Agent",
+                json!({"intelligence": intelligence, "serviceAccount": account}),
+            );
+            let untyped: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+            let agent: Agent = serde_json::from_value(object).unwrap();
+            assert_eq!(Some(account_of_agent(&agent)), account_of(Kind::Agent, &untyped));
+        }
+        for spec in [
+            json!({"endpoint": "https://x"}),
+            json!({"deployment": {"image": "i"}}),
+        ] {
+            let object = object("McpServer", spec);
+            let untyped: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+            let server: McpServer = serde_json::from_value(object).unwrap();
+            assert_eq!(account_of_server(&server), account_of(Kind::McpServer, &untyped));
+        }
+    }
 }

@@ -203,9 +203,13 @@ pub(super) fn for_people(error: OwnedError) -> Result<OwnedError, ReconcileError
     }
 }
 
-/// Looks again at `until`, or when something changes.
-pub(super) fn requeue(until: Option<Timestamp>, now: Timestamp) -> Action {
-    until.map_or_else(Action::await_change, |until| {
-        Action::requeue(Duration::try_from(until.duration_since(now)).unwrap_or_default())
-    })
+/// Looks again at the earliest of these times, or when something changes.
+pub(super) fn requeue(times: [Option<Timestamp>; 2], now: Timestamp) -> Action {
+    times
+        .into_iter()
+        .flatten()
+        .min()
+        .map_or_else(Action::await_change, |until| {
+            Action::requeue(Duration::try_from(until.duration_since(now)).unwrap_or_default())
+        })
 }

@@ -4,7 +4,7 @@
 //! starting; a reference cannot leave its folder.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use agentd_config::secret;
 use agentd_crds::shared::{KeyReference, TextSource};
@@ -75,6 +75,26 @@ impl Mounts {
         }
     }
 
+    /// Mounts the file that a document of ours names. One that is no key of a Secret or ConfigMap needs no mount.
+    pub fn file(&mut self, file: &Path) {
+        for (folder, kind) in [
+            (secret::POD_FOLDER, &mut self.secrets),
+            (ROOTS_FOLDER, &mut self.config_maps),
+        ] {
+            let inside = file.strip_prefix(folder).ok().and_then(Path::to_str);
+            let Some((name, key)) = inside.and_then(|inside| inside.split_once('/')) else {
+                continue;
+            };
+            let reference = KeyReference {
+                name: name.to_owned(),
+                key: key.to_owned(),
+            };
+            if plain("", &reference).is_ok() {
+                kind.entry(reference.name).or_default().insert(reference.key);
+            }
+        }
+    }
+
     /// Mounts what another needs, too.
     pub fn add(&mut self, other: Self) {
         let Self { secrets, config_maps } = other;
@@ -134,7 +154,7 @@ impl Mounts {
 }
 
 /// The reference of a file, as the document writes it.
-pub fn template(file: &std::path::Path) -> String {
+pub fn template(file: &Path) -> String {
     format!("{{{{secret-file:{}}}}}", file.display())
 }
 
@@ -201,6 +221,16 @@ mod tests {
         assert_eq!(keys, ["a", "b"]);
         assert!(volumes.iter().all(|volume| volume.name.len() <= 63));
         assert_eq!(volumes.len(), mounts.volume_mounts().len());
+        let mut again = Mounts::default();
+        for file in [
+            "/etc/agentd/secrets/s/a",
+            "/etc/agentd/secrets/s/b",
+            "/etc/agentd/ca/s/ca.crt",
+            "/elsewhere/s/a",
+        ] {
+            again.file(Path::new(file));
+        }
+        assert_eq!(again, mounts);
     }
 
     #[test]
@@ -209,6 +239,7 @@ mod tests {
         for bad in ["..", "../../var/run/agentd/token/token", "a/b", ".x", ""] {
             assert!(mounts.secret("p", &key("s", bad)).is_err(), "{bad}");
             assert!(mounts.secret("p", &key(bad, "k")).is_err(), "{bad}");
+            mounts.file(&PathBuf::from(format!("/etc/agentd/secrets/s/{bad}")));
         }
         assert_eq!(mounts, Mounts::default());
     }

@@ -1,12 +1,18 @@
 //! The conditions that both kinds have. Pure.
 
+use std::time::Duration;
+
 use agentd_base::limit::MESSAGE_CHARS;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::conditions::{Truth, Verdict, find, kind, reason};
 use crate::owned::OwnedError;
 use crate::problem::{Problem, Reason, joined};
 use crate::rollout::Rollout;
+
+/// After the API server refused an object for its content or for a quota.
+const REFUSED_RETRY: Duration = Duration::from_secs(60);
 
 /// How far a reconcile came.
 #[derive(Debug)]
@@ -37,6 +43,17 @@ pub(super) enum Issuer {
 }
 
 impl Outcome {
+    /// When to try again what the API server refused: no watch tells that a quota was raised or a policy changed.
+    pub(super) fn again(&self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Blocked {
+                by: OwnedError::Refused { .. },
+                ..
+            } => now.checked_add(REFUSED_RETRY).ok(),
+            Self::Rejected { .. } | Self::Applied { .. } | Self::Blocked { .. } => None,
+        }
+    }
+
     fn unresolved(&self) -> &[Problem] {
         match self {
             Self::Rejected { unresolved, .. }

@@ -14,4 +14,5 @@ mod api_server;
 mod fields;
 mod mcp_server;
 mod restricted;
+mod standing;
 mod world;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use agentd_crds::agent::NamespaceKind;
 use agentd_crds::{Agent, McpServer};
 use agentd_identity::SpiffeId;
-use agentd_operator::controllers::agent::inputs::{Inputs as AgentInputs, NamedClaim, References};
+use agentd_operator::controllers::agent::inputs::{Inputs as AgentInputs, NamedClaim, References, Standing};
 use agentd_operator::controllers::mcp_server::inputs::{self as server_inputs, Inputs as ServerInputs};
 use agentd_operator::controllers::{agent, callers, mcp_server};
 use agentd_operator::install::Install;
@@ -48,6 +48,10 @@ pub(crate) struct World {
     pub(crate) config_maps: Vec<ConfigMap>,
     pub(crate) accounts: Vec<ServiceAccount>,
     pub(crate) claim: NamedClaim,
+    /// McpServers that cannot be read, by name.
+    pub(crate) unreadable: BTreeMap<String, String>,
+    /// What was applied before.
+    pub(crate) standing: BTreeMap<String, Standing>,
 }
 
 impl World {
@@ -143,17 +147,26 @@ impl World {
                 .find(|server| server.name_any() == *name && server.namespace().as_ref() == Some(&namespace))
                 .cloned()
         };
+        let mcp_servers: BTreeMap<_, _> = references
+            .mcp_servers
+            .iter()
+            .map(|name| (name.clone(), server(name)))
+            .collect();
+        let of_servers = mcp_servers
+            .values()
+            .flatten()
+            .flat_map(|server| server_inputs::config_maps(&server.spec));
         AgentInputs {
             config_maps: references
                 .config_maps
                 .iter()
-                .map(|name| (name.clone(), self.data(&namespace, name)))
+                .cloned()
+                .chain(of_servers)
+                .map(|name| (name.clone(), self.data(&namespace, &name)))
                 .collect(),
-            mcp_servers: references
-                .mcp_servers
-                .iter()
-                .map(|name| (name.clone(), server(name)))
-                .collect(),
+            mcp_servers,
+            unreadable: self.unreadable.clone(),
+            standing: self.standing.clone(),
             principals,
             claim: self.claim.clone(),
             bundle_pem: BUNDLE.to_owned(),

@@ -7,16 +7,17 @@ use agentd_crds::Agent;
 use agentd_crds::agent::{NamespaceKind, Principal};
 use agentd_identity::SpiffeId;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::ResourceExt as _;
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::core::PartialObjectMeta;
+use kube::{Api, Resource as _, ResourceExt as _};
 use kube_runtime::reflector::ObjectRef;
 
-use super::inputs::{Inputs, NamedClaim, References};
+use super::inputs::{self, Inputs, NamedClaim, References, Standing};
 use crate::context::Context;
 use crate::controllers::engine::{ReconcileError, fetch_config_maps};
 use crate::controllers::{callers, mcp_server};
 use crate::labels::{CALLER, LIVE_DIGEST};
+use crate::names;
 use crate::rollout;
 use crate::world::World;
 
@@ -44,11 +45,27 @@ pub async fn dereference(
             (name, server)
         })
         .collect();
-    let mut names: BTreeSet<String> = config_maps;
+    let unreadable = mcp_servers
+        .keys()
+        .filter_map(|name| {
+            let guarded = context
+                .world
+                .servers
+                .get(&ObjectRef::new(name).within(&namespace))?;
+            let invalid = guarded.0.as_ref().err()?;
+            let there = invalid.metadata.deletion_timestamp.is_none();
+            Some((name.clone(), invalid.metadata.uid.clone().filter(|_| there)?))
+        })
+        .collect();
+    let standing = match deployment.filter(|_| !mcp_servers.is_empty()) {
+        Some(deployment) => standing(context, &agent, deployment).await?,
+        None => BTreeMap::new(),
+    };
+    let mut wanted: BTreeSet<String> = config_maps;
     for server in mcp_servers.values().flatten() {
-        names.extend(mcp_server::inputs::config_maps(&server.spec));
+        wanted.extend(mcp_server::inputs::config_maps(&server.spec));
     }
-    let config_maps = fetch_config_maps(context, &namespace, names).await?;
+    let config_maps = fetch_config_maps(context, &namespace, wanted).await?;
     let mut principals = BTreeMap::new();
     for principal in agent.spec.a2a.iter().flat_map(|a2a| &a2a.principals) {
         principals.insert(principal.name.clone(), resolve(context, &namespace, principal)?);
@@ -70,11 +87,39 @@ pub async fn dereference(
         agent,
         config_maps,
         mcp_servers,
+        unreadable,
+        standing,
         principals,
         claim,
         bundle_pem: context.bundle_pem().to_string(),
         rolled_digest: deployment.and_then(rolled_digest),
     })
+}
+
+/// What the live folder that the workload mounts says of servers.
+async fn standing(
+    context: &Context,
+    agent: &Agent,
+    deployment: &Deployment,
+) -> Result<BTreeMap<String, Standing>, ReconcileError> {
+    let template = deployment
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.template.spec.as_ref());
+    let (namespace, made) = (
+        agent.namespace().unwrap_or_default(),
+        names::agent(&agent.name_any()),
+    );
+    let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &namespace);
+    for name in rollout::mounted_config_maps(template) {
+        if names::is_live(&made, name)
+            && let Some(live) = api.get_opt(name).await?
+            && rollout::is_controlled_by(&live.metadata, &agent.metadata)
+        {
+            return Ok(inputs::standing(&live));
+        }
+    }
+    Ok(BTreeMap::new())
 }
 
 /// The digest that rolled the pods last.
@@ -140,14 +185,34 @@ fn resolve(
 /// Whether the account may get an SVID to call with: on one that an Agent or McpServer uses the label is ignored.
 fn is_caller(world: &World, account: &PartialObjectMeta<ServiceAccount>) -> bool {
     let (namespace, name) = (account.namespace().unwrap_or_default(), account.name_any());
-    let is_agents = name
-        .strip_suffix("-agent")
-        .is_some_and(|agent| world.agent(&namespace, agent).is_some());
-    let is_servers = name
-        .strip_suffix("-mcp")
-        .is_some_and(|server| world.server(&namespace, server).is_some());
+    let agent = |agent: &str| world.agents.get(&ObjectRef::new(agent).within(&namespace));
+    let server = |server: &str| world.servers.get(&ObjectRef::new(server).within(&namespace));
+    // One that cannot be read may well use it.
+    let is_agents = name.strip_suffix("-agent").and_then(agent).is_some_and(|agent| {
+        agent
+            .0
+            .as_ref()
+            .map_or(true, |agent| callers::account_of_agent(agent) == name)
+    });
+    let is_servers = name.strip_suffix("-mcp").and_then(server).is_some_and(|server| {
+        server
+            .0
+            .as_ref()
+            .map_or(true, |server| callers::account_of_server(server).is_some())
+    });
+    let is_lent = || {
+        let lent = world.agents.find(|agent| {
+            agent.meta().namespace.as_deref() == Some(&namespace)
+                && agent
+                    .0
+                    .as_ref()
+                    .is_ok_and(|agent| callers::account_of_agent(agent) == name)
+        });
+        lent.is_some()
+    };
     account.metadata.deletion_timestamp.is_none()
         && account.labels().get(CALLER).is_some_and(|value| value == "true")
         && !is_agents
         && !is_servers
+        && !is_lent()
 }

@@ -8,6 +8,14 @@ use agentd_crds::agent::{Agent, AgentSpec};
 use agentd_crds::shared::{Destination, TextSource};
 use agentd_crds::{McpServer, shared::ClientTls};
 use agentd_identity::SpiffeId;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
+use serde_json::Value;
+
+use crate::labels::SERVERS;
+
+/// The document's file.
+pub const FILE: &str = "agentd.json";
 
 /// The inputs of one Agent.
 #[derive(Debug, Clone)]
@@ -18,6 +26,10 @@ pub struct Inputs {
     pub config_maps: BTreeMap<String, Option<BTreeMap<String, String>>>,
     /// The McpServers of [`References::mcp_servers`], by name; none where there is none, or where it is being deleted.
     pub mcp_servers: BTreeMap<String, Option<Arc<McpServer>>>,
+    /// The UIDs of those of them that are there and that this version cannot read, by name.
+    pub unreadable: BTreeMap<String, String>,
+    /// What the document that was applied last says of servers, by the name in it.
+    pub standing: BTreeMap<String, Standing>,
     /// What each principal stands for, by the principal's name: exact IDs (see [`crate::controllers::callers`]); none
     /// where the object it names is not there. `spiffeID` principals need no entry.
     pub principals: BTreeMap<String, Option<Vec<SpiffeId>>>,
@@ -27,6 +39,37 @@ pub struct Inputs {
     pub bundle_pem: String,
     /// The digest that a pod did not take up in time: it rolls the pod. Not part of the revision.
     pub rolled_digest: Option<String>,
+}
+
+/// A server in the document that was applied last.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    /// The UID of the McpServer that it was made of.
+    pub mcp_server: String,
+    /// What the document says.
+    pub entry: agentd_config::document::McpServer,
+}
+
+/// What a live ConfigMap of ours says of servers; nothing where it cannot be read.
+pub fn standing(live: &ConfigMap) -> BTreeMap<String, Standing> {
+    let made_of = live.annotations().get(SERVERS);
+    let made_of: BTreeMap<String, String> = made_of
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    let text = live.data.as_ref().and_then(|data| data.get(FILE));
+    let document: Value = text
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    let entries = document.pointer("/mcp/servers").and_then(Value::as_array);
+    entries
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let entry: agentd_config::document::McpServer = serde_json::from_value(entry.clone()).ok()?;
+            let mcp_server = made_of.get(&entry.name)?.clone();
+            Some((entry.name.clone(), Standing { mcp_server, entry }))
+        })
+        .collect()
 }
 
 /// The claim that a spec names.

@@ -23,7 +23,7 @@ pub mod validate;
 
 use self::build::Objects;
 use self::inputs::Inputs;
-use self::validate::Rejected;
+use self::validate::{DeclaredServer, Rejected};
 use super::engine::{self, ReconcileError, fetch_workload, for_people, issuer, requeue};
 use super::statuses;
 use super::upkeep::Upkeep;
@@ -78,6 +78,7 @@ async fn reconcile(guarded: Arc<GuardedAgent>, context: Arc<Context>) -> Result<
         deployment,
         config_digest,
         uptake,
+        servers,
     } = act(&upkeep, inputs, deployment).await?;
 
     let sets = context.world.replica_sets_of(&namespace, AGENT, &name);
@@ -91,11 +92,12 @@ async fn reconcile(guarded: Arc<GuardedAgent>, context: Arc<Context>) -> Result<
         issuer: issuer(&context, rollout.as_ref()).await?,
         rollout: rollout.as_ref(),
         config_digest,
-        servers: status::servers(&context, &namespace, &agent.spec),
+        servers: status::servers(&context, &namespace, &agent.spec, &servers),
         spiffe_id: context.install.id_of_agent(&namespace, &name)?.to_string(),
     };
     status::write(&context, &agent, &view).await?;
-    Ok(requeue(uptake.until, context.clock.now()))
+    let now = context.clock.now();
+    Ok(requeue([uptake.until, outcome.again(now)], now))
 }
 
 /// What came of the first four steps.
@@ -104,6 +106,8 @@ struct Settled {
     deployment: Option<Deployment>,
     config_digest: Option<String>,
     uptake: Uptake,
+    /// What became of the servers in the document; empty when none was applied.
+    servers: Vec<DeclaredServer>,
 }
 
 async fn act(
@@ -119,7 +123,12 @@ async fn act(
             .as_ref()
             .and_then(|status| status.config_digest.clone())
     };
-    let (mut objects, unresolved, notes) = match plan(context, &inputs)? {
+    let Plan {
+        mut objects,
+        servers,
+        unresolved,
+        notes,
+    } = match plan(context, &inputs)? {
         Ok(plan) => plan,
         Err(Rejected {
             problems,
@@ -138,6 +147,7 @@ async fn act(
                 deployment,
                 config_digest: before(),
                 uptake: Uptake::default(),
+                servers: Vec::new(),
             });
         }
     };
@@ -150,7 +160,7 @@ async fn act(
     if uptake.overdue && inputs.rolled_digest.as_ref() != Some(&objects.config_digest) {
         tracing::info!(event = "live.overdue", object.name = %current);
         inputs.rolled_digest = Some(objects.config_digest.clone());
-        if let Ok((rolling, ..)) = plan(context, &inputs)? {
+        if let Ok(Plan { objects: rolling, .. }) = plan(context, &inputs)? {
             objects = rolling;
         }
     }
@@ -162,16 +172,23 @@ async fn act(
         .refresh(&current, objects.live.data.as_ref().unwrap_or(&BTreeMap::new()))
         .await?;
     upkeep.prune([&objects.config.name_any(), &current]).await?;
-    note(context, &agent, &inputs, &objects.config_digest).await;
+    note(context, &agent, &servers, &objects.config_digest).await;
     Ok(Settled {
         outcome: Outcome::Applied { unresolved, notes },
         deployment: Some(deployment),
         config_digest: Some(objects.config_digest),
         uptake,
+        servers,
     })
 }
 
-type Plan = (Objects, Vec<Problem>, Vec<Problem>);
+/// What validation and building gave.
+struct Plan {
+    objects: Objects,
+    servers: Vec<DeclaredServer>,
+    unresolved: Vec<Problem>,
+    notes: Vec<Problem>,
+}
 
 /// Validates and builds.
 fn plan(context: &Context, inputs: &Inputs) -> Result<Result<Plan, Rejected>, ReconcileError> {
@@ -181,7 +198,12 @@ fn plan(context: &Context, inputs: &Inputs) -> Result<Result<Plan, Rejected>, Re
     };
     let objects = build::build(&validated, &context.install)
         .map_err(|error| ReconcileError::Render(error.to_string()))?;
-    Ok(Ok((objects, validated.unresolved, validated.notes)))
+    Ok(Ok(Plan {
+        objects,
+        servers: validated.servers,
+        unresolved: validated.unresolved,
+        notes: validated.notes,
+    }))
 }
 
 /// Sorts what a person has to change from what is tried again.
@@ -198,32 +220,28 @@ fn blocked(
         deployment,
         config_digest,
         uptake: Uptake::default(),
+        servers: Vec::new(),
     })
 }
 
 /// Notes of which servers the document was made, and wakes those that may be proved by it now.
-async fn note(context: &Context, agent: &Agent, inputs: &Inputs, digest: &str) {
-    let servers: BTreeMap<String, i64> = inputs
-        .mcp_servers
-        .values()
-        .flatten()
-        .filter_map(|server| Some((server.uid()?, server.metadata.generation?)))
-        .collect();
+async fn note(context: &Context, agent: &Agent, servers: &[DeclaredServer], digest: &str) {
+    let made_of = servers.iter().filter_map(|server| {
+        let made_of = server.made_of.as_ref()?;
+        // Of an earlier generation: it proves nothing of this one.
+        Some((made_of.uid.clone(), made_of.generation?))
+    });
     let document = Document {
         digest: digest.to_owned(),
-        servers,
+        servers: made_of.collect(),
     };
     if !context.rendered.note(&agent.uid().unwrap_or_default(), document) {
         return;
     }
     let mut requests = context.requests.clone();
-    for name in inputs.mcp_servers.keys() {
-        requests
-            .send(Target::McpServer {
-                namespace: agent.namespace().unwrap_or_default(),
-                name: name.clone(),
-            })
-            .await;
+    for name in servers.iter().filter_map(|server| server.mcp_server.clone()) {
+        let namespace = agent.namespace().unwrap_or_default();
+        requests.send(Target::McpServer { namespace, name }).await;
     }
 }
 

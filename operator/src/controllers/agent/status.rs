@@ -6,6 +6,7 @@ use agentd_crds::shared::{Reported, ReportedState};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
+use super::validate::DeclaredServer;
 use crate::conditions::{self, Truth, Verdict, kind, reason};
 use crate::context::Context;
 use crate::controllers::engine::ReconcileError;
@@ -260,8 +261,17 @@ fn ready(
     Verdict::holds(kind::READY, reason::SERVING, "")
 }
 
-/// The servers of a spec, with what their own status says.
-pub(super) fn servers(context: &Context, namespace: &str, spec: &AgentSpec) -> Vec<Server> {
+/// The servers of a spec, with what their own status says and what became of them in the document.
+pub(super) fn servers(
+    context: &Context,
+    namespace: &str,
+    spec: &AgentSpec,
+    declared: &[DeclaredServer],
+) -> Vec<Server> {
+    let left_out = |name: &str| {
+        let declared = declared.iter().find(|server| server.name == name)?;
+        declared.left_out.clone()
+    };
     let verified = |name: &str| {
         let server = context.world.server(namespace, name)?;
         let conditions = server
@@ -281,7 +291,7 @@ pub(super) fn servers(context: &Context, namespace: &str, spec: &AgentSpec) -> V
         .map(|used| Server {
             name: used.name.clone(),
             required: used.required != Some(false),
-            left_out: None,
+            left_out: left_out(&used.name),
             verified: used
                 .reference
                 .as_ref()

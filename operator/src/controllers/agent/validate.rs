@@ -22,7 +22,7 @@ use agentd_identity::id::IdError;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 
 use super::build::document::{self, Parts};
-use super::inputs::{Inputs, NamedClaim};
+use super::inputs::{FILE, Inputs, NamedClaim};
 use crate::controllers::destination::Findings;
 use crate::controllers::mounts::{Mounts, template};
 use crate::controllers::pair::Halves;
@@ -34,7 +34,7 @@ use crate::names::service_host;
 use crate::problem::{Problem, Reason};
 
 pub use plans::{NetworkPlan, StorePlan};
-pub use servers::DeclaredServer;
+pub use servers::{DeclaredServer, MadeOf};
 
 /// An Agent that is acted on.
 #[derive(Debug, Clone)]
@@ -302,7 +302,7 @@ impl Work {
         }
         let halves = reload::split(document).and_then(|halves| {
             Ok(Halves {
-                file: "agentd.json",
+                file: FILE,
                 restart_only: serde_json::to_string(&halves.restart_only)?,
                 reloadable: serde_json::to_string(&halves.reloadable)?,
                 bundle_pem: inputs.bundle_pem.clone(),

@@ -96,7 +96,8 @@ async fn reconcile(guarded: Arc<GuardedServer>, context: Arc<Context>) -> Result
         url,
     };
     status::write(&context, &server, &view).await?;
-    Ok(requeue(uptake.until, context.clock.now()))
+    let now = context.clock.now();
+    Ok(requeue([uptake.until, outcome.again(now)], now))
 }
 
 /// What came of the first four steps.

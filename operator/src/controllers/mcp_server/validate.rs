@@ -7,10 +7,13 @@
 
 mod deployment;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use agentd_config::document::{ClientTls, Connection, Document, Identity, Mcp};
 use agentd_config::endpoint::Place;
-use agentd_crds::McpServer;
 use agentd_crds::mcp_server::DEFAULT_PATH;
+use agentd_crds::{McpServer, McpServerSpec};
 use agentd_identity::SpiffeId;
 use kube::ResourceExt as _;
 
@@ -68,20 +71,12 @@ pub struct Target {
 /// # Errors
 /// [`Rejected`] when nothing new may be applied.
 pub fn validate(inputs: &Inputs, install: &Install) -> Result<Validated, Rejected> {
-    let server = &inputs.server;
-    let subject = Subject::mcp_server(server);
     let allowed = allowed(inputs, install);
-    let mut problems = Vec::new();
-    let target = target(server, install)
-        .map_err(|found| problems.extend(found))
-        .ok();
-    let run = server.spec.deployment.as_ref().and_then(|deployment| {
-        deployment::plan(deployment, inputs, &subject, install, &allowed, &mut problems)
-    });
-    let unresolved = missing_config_maps(inputs);
+    let (target, run, problems) = decide(inputs, &allowed, install);
+    let unresolved = missing_config_maps(&inputs.server.spec, &inputs.config_maps);
     match target {
         Some(target) if problems.is_empty() && unresolved.is_empty() => Ok(Validated {
-            subject,
+            subject: Subject::mcp_server(&inputs.server),
             url: target.entry.endpoint,
             run,
             unresolved,
@@ -93,6 +88,51 @@ pub fn validate(inputs: &Inputs, install: &Install) -> Result<Validated, Rejecte
             allowed,
         }),
     }
+}
+
+/// How an agent of the namespace reaches `server`, when its whole spec is acted on.
+///
+/// # Errors
+/// [`Rejected`] when nothing new of it is applied; who may call is not said here.
+pub fn acted_on(
+    server: &Arc<McpServer>,
+    config_maps: &BTreeMap<String, Option<BTreeMap<String, String>>>,
+    install: &Install,
+) -> Result<Target, Rejected> {
+    let inputs = Inputs {
+        server: Arc::clone(server),
+        config_maps: BTreeMap::new(),
+        agents: Vec::new(),
+        bundle_pem: String::new(),
+        rolled_digest: None,
+    };
+    let (target, _, problems) = decide(&inputs, &[], install);
+    let unresolved = missing_config_maps(&server.spec, config_maps);
+    match target {
+        Some(target) if problems.is_empty() && unresolved.is_empty() => Ok(target),
+        _ => Err(Rejected {
+            problems,
+            unresolved,
+            allowed: Vec::new(),
+        }),
+    }
+}
+
+fn decide(
+    inputs: &Inputs,
+    allowed: &[String],
+    install: &Install,
+) -> (Option<Target>, Option<RunPlan>, Vec<Problem>) {
+    let server = &inputs.server;
+    let subject = Subject::mcp_server(server);
+    let mut problems = Vec::new();
+    let target = target(server, install)
+        .map_err(|found| problems.extend(found))
+        .ok();
+    let run = server.spec.deployment.as_ref().and_then(|deployment| {
+        deployment::plan(deployment, inputs, &subject, install, allowed, &mut problems)
+    });
+    (target, run, problems)
 }
 
 /// How an agent of the namespace reaches `server`, from its spec alone.
@@ -243,8 +283,10 @@ fn allowed(inputs: &Inputs, install: &Install) -> Vec<String> {
     all
 }
 
-fn missing_config_maps(inputs: &Inputs) -> Vec<Problem> {
-    let spec = &inputs.server.spec;
+fn missing_config_maps(
+    spec: &McpServerSpec,
+    config_maps: &BTreeMap<String, Option<BTreeMap<String, String>>>,
+) -> Vec<Problem> {
     let roots = spec
         .tls
         .iter()
@@ -264,7 +306,7 @@ fn missing_config_maps(inputs: &Inputs) -> Vec<Problem> {
         .chain(env)
         .filter_map(|(path, source)| source.config_map_key_ref.as_ref().map(|key| (path, key)));
     let missing = keys.filter_map(|(path, key)| {
-        let data = inputs.config_maps.get(&key.name).and_then(Option::as_ref);
+        let data = config_maps.get(&key.name).and_then(Option::as_ref);
         match data.map(|data| data.contains_key(&key.key)) {
             Some(true) => None,
             Some(false) => Some(format!(

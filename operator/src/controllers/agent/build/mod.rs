@@ -5,6 +5,8 @@ pub mod document;
 mod network_policy;
 pub mod pod;
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -12,6 +14,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use super::validate::Validated;
 use crate::controllers::{account, pair, workload};
 use crate::install::Install;
+use crate::labels;
 
 /// Everything that an Agent becomes. Destructured whole where it is applied, so that a kind that nobody applies does
 /// not compile.
@@ -43,9 +46,18 @@ pub struct Objects {
 /// When one cannot be written as JSON.
 pub fn build(validated: &Validated, install: &Install) -> Result<Objects, serde_json::Error> {
     let subject = &validated.subject;
-    let revision = pair::revision(subject, &validated.halves, |pair| {
+    let mut revision = pair::revision(subject, &validated.halves, |pair| {
         pod::template(validated, install, pair)
     })?;
+    let made_of: BTreeMap<&str, &str> = validated
+        .servers
+        .iter()
+        .filter_map(|server| Some((server.name.as_str(), server.made_of.as_ref()?.uid.as_str())))
+        .collect();
+    if !made_of.is_empty() {
+        let annotations = revision.live.metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::SERVERS.to_owned(), serde_json::to_string(&made_of)?);
+    }
     // Two pods cannot share a claim of one node, nor one database.
     let strategy = if validated.store.has_claim() {
         "Recreate"

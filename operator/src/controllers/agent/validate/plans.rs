@@ -9,6 +9,7 @@ use agentd_identity::SpiffeId;
 use k8s_openapi::api::networking::v1::{NetworkPolicyEgressRule, NetworkPolicyIngressRule};
 use url::Url;
 
+use super::servers::is_operator_run;
 use crate::controllers::network::{Way, ways};
 use crate::controllers::subject::Subject;
 use crate::install::Install;
@@ -105,13 +106,11 @@ pub(super) fn network(
         .iter()
         .map(|endpoint| &endpoint.url);
     // The servers that the operator runs have a rule of their own.
-    let remote = document.mcp.servers.iter().filter(|server| {
-        server
-            .connection
-            .tls
-            .as_ref()
-            .is_none_or(|tls| tls.spiffe_id.is_none())
-    });
+    let remote = document
+        .mcp
+        .servers
+        .iter()
+        .filter(|server| !is_operator_run(server));
     let urls = models
         .chain(remote.map(|server| &server.endpoint))
         .filter_map(|url| Url::parse(url).ok());

@@ -1,9 +1,11 @@
 //! The MCP servers of an Agent: inline, or by reference to an McpServer that may be missing, closed or not accepted.
-//! Pure. A reference that does not work leaves its server out; the rest is applied.
+//! Pure. A reference that leads nowhere leaves its server out; an McpServer that is not acted on stays as it was applied
+//! last; the rest is applied.
 
 use std::collections::BTreeSet;
 
-use agentd_config::document::McpServer;
+use agentd_config::document::{Document, Mcp, McpServer};
+use agentd_config::secret;
 use agentd_crds::agent::McpServerUse;
 use kube::ResourceExt as _;
 
@@ -11,7 +13,7 @@ use super::Work;
 use crate::controllers::agent::inputs::Inputs;
 use crate::controllers::callers;
 use crate::controllers::destination::Parts;
-use crate::controllers::mcp_server::validate::{self as mcp_server, Target};
+use crate::controllers::mcp_server::validate::{self as mcp_server, Rejected, Target};
 use crate::controllers::subject::Subject;
 use crate::install::Install;
 use crate::problem::{Problem, Reason, joined};
@@ -25,8 +27,19 @@ pub struct DeclaredServer {
     pub required: bool,
     /// The McpServer it refers to, if any.
     pub mcp_server: Option<String>,
+    /// What its entry in the document was made of; absent for an inline server and for one that is left out.
+    pub made_of: Option<MadeOf>,
     /// Why it is not in the document, for people; absent when it is.
     pub left_out: Option<String>,
+}
+
+/// The McpServer that an entry of the document was made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MadeOf {
+    /// Its UID.
+    pub uid: String,
+    /// Its generation, when that is the current one.
+    pub generation: Option<i64>,
 }
 
 /// The servers of a spec.
@@ -44,47 +57,149 @@ pub(super) fn resolve(inputs: &Inputs, subject: &Subject, install: &Install, wor
     let mut servers = Servers::default();
     for used in &inputs.agent.spec.mcp_servers {
         let entry = match &used.reference {
-            None => Ok(inline(used, work)),
-            Some(reference) => match inputs.mcp_servers.get(&reference.name).and_then(Option::as_ref) {
-                Some(server) if callers::admits(server, &inputs.agent) => {
-                    referenced(used, server, install, work, &mut servers)
-                }
-                Some(_) => {
-                    let message = format!(
-                        "McpServer {} does not allow this Agent (spec.mcpServers[{}]); add it to its allowedAgents",
-                        reference.name, used.name
-                    );
-                    work.unresolved
-                        .push(Problem::new(Reason::RefNotPermitted, message.clone()));
-                    Err(message)
-                }
-                None => {
-                    let message = format!(
-                        "McpServer {} does not exist (spec.mcpServers[{}]); create it or remove the entry",
-                        reference.name, used.name
-                    );
-                    // Another namespace is refused by name elsewhere.
-                    if reference
-                        .namespace
-                        .as_ref()
-                        .is_none_or(|namespace| *namespace == subject.namespace)
-                    {
-                        work.unresolved
-                            .push(Problem::new(Reason::RefNotFound, message.clone()));
+            None => Ok((inline(used, work), None)),
+            Some(reference) => {
+                let found = referenced(inputs, used, &reference.name, install, work);
+                found.map(|(entry, made_of)| {
+                    if is_operator_run(&entry) {
+                        servers.operator_run.insert(reference.name.clone());
                     }
-                    Err(message)
+                    (filtered(used, entry), Some(made_of))
+                })
+            }
+        };
+        let (entry, made_of, left_out) = match entry {
+            Ok((entry, made_of)) => (Some(entry), made_of, None),
+            Err(LeftOut { why, problem }) => {
+                // Another namespace is refused by name elsewhere.
+                let here = used
+                    .reference
+                    .as_ref()
+                    .and_then(|reference| reference.namespace.as_ref());
+                if here.is_none_or(|namespace| *namespace == subject.namespace) {
+                    work.unresolved
+                        .extend(problem.map(|reason| Problem::new(reason, why.clone())));
                 }
-            },
+                (None, None, Some(why))
+            }
         };
         servers.declared.push(DeclaredServer {
             name: used.name.clone(),
             required: used.required != Some(false),
             mcp_server: used.reference.as_ref().map(|reference| reference.name.clone()),
-            left_out: entry.as_ref().err().cloned(),
+            made_of,
+            left_out,
         });
-        servers.entries.extend(entry.ok());
+        servers.entries.extend(entry);
     }
     servers
+}
+
+/// Why a server is not in the document.
+struct LeftOut {
+    why: String,
+    /// The reference leads nowhere.
+    problem: Option<Reason>,
+}
+
+/// What the document says of an McpServer, and of what that was made. One that is not acted on stays as it was.
+fn referenced(
+    inputs: &Inputs,
+    used: &McpServerUse,
+    name: &str,
+    install: &Install,
+    work: &mut Work,
+) -> Result<(McpServer, MadeOf), LeftOut> {
+    let place = format!("spec.mcpServers[{}]", used.name);
+    let nowhere = |reason, why| LeftOut {
+        why,
+        problem: Some(reason),
+    };
+    let (uid, why) = match inputs.mcp_servers.get(name).and_then(Option::as_ref) {
+        None => match inputs.unreadable.get(name) {
+            Some(uid) => (
+                uid.clone(),
+                format!("McpServer {name} cannot be read by this version ({place})"),
+            ),
+            None => {
+                let why = format!("McpServer {name} does not exist ({place}); create it or remove the entry");
+                return Err(nowhere(Reason::RefNotFound, why));
+            }
+        },
+        Some(server) if !callers::admits(server, &inputs.agent) => {
+            let why =
+                format!("McpServer {name} does not allow this Agent ({place}); add it to its allowedAgents");
+            return Err(nowhere(Reason::RefNotPermitted, why));
+        }
+        Some(server) => {
+            let uid = server.uid().unwrap_or_default();
+            let current = |target: Target, work: &mut Work| {
+                work.findings.mounts.add(target.mounts);
+                let generation = server.metadata.generation;
+                (
+                    *target.entry,
+                    MadeOf {
+                        uid: uid.clone(),
+                        generation,
+                    },
+                )
+            };
+            let Rejected {
+                problems, unresolved, ..
+            } = match mcp_server::acted_on(server, &inputs.config_maps, install) {
+                Ok(target) => return Ok(current(target, work)),
+                Err(rejected) => rejected,
+            };
+            // A ConfigMap that is missing may come: without a server that runs there is nothing to keep.
+            if problems.is_empty()
+                && stands(inputs, used, &uid).is_none()
+                && let Ok(target) = mcp_server::target(server, install)
+            {
+                return Ok(current(target, work));
+            }
+            let all = joined(&[problems, unresolved].concat());
+            (uid, format!("McpServer {name} is not accepted ({place}): {all}"))
+        }
+    };
+    let Some(entry) = stands(inputs, used, &uid) else {
+        work.notes
+            .push(Problem::new(Reason::ServerNotAccepted, why.clone()));
+        return Err(LeftOut { why, problem: None });
+    };
+    let document = Document {
+        mcp: Mcp {
+            default_timeout: None,
+            servers: vec![entry.clone()],
+        },
+        ..Document::default()
+    };
+    for file in secret::secret_files(&document) {
+        work.findings.mounts.file(&file);
+    }
+    let note = format!("the server `{}` is used as it was before: {why}", used.name);
+    work.notes.push(Problem::new(Reason::ServerNotAccepted, note));
+    Ok((
+        entry,
+        MadeOf {
+            uid,
+            generation: None,
+        },
+    ))
+}
+
+/// What the document that was applied last says of this server, if it was made of the same McpServer.
+fn stands(inputs: &Inputs, used: &McpServerUse, uid: &str) -> Option<McpServer> {
+    let standing = inputs.standing.get(&used.name)?;
+    (standing.mcp_server == uid).then(|| standing.entry.clone())
+}
+
+/// A bridge of ours is met by its ID, every other server by its name.
+pub(super) fn is_operator_run(entry: &McpServer) -> bool {
+    entry
+        .connection
+        .tls
+        .as_ref()
+        .is_some_and(|tls| tls.spiffe_id.is_some())
 }
 
 fn inline(used: &McpServerUse, work: &mut Work) -> McpServer {
@@ -103,34 +218,6 @@ fn inline(used: &McpServerUse, work: &mut Work) -> McpServer {
             ..McpServer::default()
         },
     )
-}
-
-fn referenced(
-    used: &McpServerUse,
-    server: &agentd_crds::McpServer,
-    install: &Install,
-    work: &mut Work,
-    servers: &mut Servers,
-) -> Result<McpServer, String> {
-    let name = server.name_any();
-    match mcp_server::target(server, install) {
-        Ok(Target {
-            entry,
-            mounts,
-            operator_run,
-        }) => {
-            work.findings.mounts.add(mounts);
-            if operator_run {
-                servers.operator_run.insert(name);
-            }
-            Ok(filtered(used, *entry))
-        }
-        Err(problems) => Err(format!(
-            "McpServer {name} is not accepted (spec.mcpServers[{}]): {}",
-            used.name,
-            joined(&problems)
-        )),
-    }
 }
 
 /// The entry under the Agent's name for it, with the Agent's choice of tools.
