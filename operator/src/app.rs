@@ -1,10 +1,9 @@
-//! The controllers process: ports, leadership, and what the leader runs. Startable from a test on port 0.
+//! The controllers process: ports and leadership. Startable from a test on port 0.
 //!
 //! Guarantees: only the leader writes; a process that may not lead any more ends; the lease is released after the last
 //! reconcile; reports are taken only once every store is filled.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_base::class::{Class, Classified};
@@ -13,36 +12,27 @@ use agentd_base::drain::Watch;
 use agentd_base::readiness::Readiness;
 use agentd_identity::authority::AuthorityError;
 use agentd_identity::source::SourceError;
-use agentd_identity::{Authority, IdError, IdentitySource, TrustDomain};
-use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::Secret;
+use agentd_identity::{IdError, TrustDomain};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::ObjectMeta;
 use kube::runtime::wait::{await_condition, conditions::is_crd_established};
 use kube::{Api, Client, CustomResourceExt as _};
 use prometheus::Registry;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::authority_store::{self, StoreError, secret_name};
-use crate::context::{Context, Rendered};
-use crate::controllers::{agent, mcp_server};
-use crate::events::Events;
-use crate::install::Install;
+use crate::authority_store::StoreError;
+use crate::leader;
 use crate::leadership::{self, Candidate, Election, LeadershipError};
 use crate::metrics::Metrics;
-use crate::reports::desk::Desk;
 use crate::reports::listener::{Listener, Service};
 use crate::server::Admin;
-use crate::world::{Requests, World};
-use crate::{bundle, names};
 
 /// The name under which readiness waits for the CRDs.
 const CRDS: &str = "crds";
 /// How long the CRDs may be missing before it is said.
 const CRD_PATIENCE: Duration = Duration::from_secs(3);
 /// After the API server did not answer at the start.
-const RETRY: Duration = Duration::from_secs(3);
+pub(crate) const RETRY: Duration = Duration::from_secs(3);
 
 /// How the controllers run.
 #[derive(Clone)]
@@ -185,17 +175,18 @@ impl Controllers {
             readiness,
             metrics,
         } = self;
-        let (leader, is_leader) = watch::channel(None);
+        let (is_leader, leads) = watch::channel(None);
         let admin = admin.serve(drain.clone());
-        let reports = reports.serve(is_leader, drain.clone());
-        let work = work(args, readiness, metrics, leader, drain);
+        let reports = reports.serve(leads, drain.clone());
+        let work = work(args, readiness, metrics, is_leader, drain);
+        // The ports end with the drain, and so does the work, which is only slower; or it fails, and takes them along.
+        let ports = async {
+            futures::join!(admin, reports);
+            futures::future::pending::<()>().await
+        };
         tokio::select! {
             result = work => result,
-            result = async { futures::join!(admin, reports).0 } => {
-                // Both end with the drain, as the work does; it is only slower.
-                result?;
-                Ok(())
-            }
+            () = ports => Ok(()),
         }
     }
 }
@@ -205,7 +196,7 @@ async fn work(
     args: ControllersArgs,
     readiness: Readiness,
     metrics: Metrics,
-    leader: watch::Sender<Option<Service>>,
+    is_leader: watch::Sender<Option<Service>>,
     mut drain: Watch,
 ) -> Result<(), AppError> {
     tokio::select! {
@@ -240,11 +231,11 @@ async fn work(
     tracing::info!(event = "leader.won", identity = %candidate.identity);
     metrics.set_leader(true);
     let led = tokio::select! {
-        led = lead(args, candidate, metrics.clone(), leader.clone(), drain) => led,
+        led = leader::lead(args, candidate.owner, metrics.clone(), is_leader.clone(), drain) => led,
         error = election.lost() => Err(error.into()),
     };
     metrics.set_leader(false);
-    leader.send_replace(None);
+    is_leader.send_replace(None);
     election.release().await;
     led
 }
@@ -287,174 +278,4 @@ async fn elect(client: &Client, candidate: &Candidate) -> Election {
         }
         sleep(RETRY).await;
     }
-}
-
-/// What the leader does, until the drain begins.
-async fn lead(
-    args: ControllersArgs,
-    candidate: Candidate,
-    metrics: Metrics,
-    leader: watch::Sender<Option<Service>>,
-    mut drain: Watch,
-) -> Result<(), AppError> {
-    let events = Events::new(args.client.clone(), args.pod_name.clone());
-    let authority = tokio::select! {
-        authority = authority(&args, &events) => authority?,
-        () = drain.signaled() => return Ok(()),
-    };
-    let install = Arc::new(install(&args, authority.trust_domain().clone()));
-    let identity = IdentitySource::new(authority.trust_domain().clone());
-    identity.set_bundle(authority.bundle().clone())?;
-    sign_own(&authority, &identity, &install, &args)?;
-
-    // The sender lives as long as the leader: rotation of the CA will publish through it.
-    let (_bundle, bundle_pem) = watch::channel(Arc::from(authority.bundle().to_pem()));
-    let (requests, queues) = Requests::new();
-    let issuer = (install.namespace.clone(), install.issuer());
-    let (world, mut watches) = World::watch(&args.client, issuer, &requests);
-    let context = Context {
-        client: args.client.clone(),
-        install: install.clone(),
-        world: world.clone(),
-        events,
-        metrics,
-        clock: args.clock.clone(),
-        bundle: bundle_pem,
-        rendered: Rendered::default(),
-        requests,
-    };
-    tokio::select! {
-        filled = world.ready() => if !filled { return Err(AppError::Ended("a watch")) },
-        () = drain.signaled() => return Ok(()),
-    }
-    tracing::info!(
-        event = "stores.filled",
-        agents = world.agents.len(),
-        mcp_servers = world.servers.len()
-    );
-    leader.send_replace(Some(Service {
-        desk: Arc::new(Desk::new(context.clone())),
-        identity: identity.clone(),
-    }));
-
-    let until = |mut drain: Watch| async move { drain.signaled().await };
-    let agents = agent::run(
-        context.clone(),
-        queues.agents.take_until(Box::pin(until(drain.clone()))),
-    );
-    let servers = mcp_server::run(
-        context.clone(),
-        queues.servers.take_until(Box::pin(until(drain.clone()))),
-    );
-    let beside = async {
-        tokio::select! {
-            () = bundle::publish(context.clone(), candidate.owner, queues.bundles) => AppError::Ended("the bundles"),
-            () = label(&args) => AppError::Ended("the leader label"),
-            () = watches.ended() => AppError::Ended("a watch"),
-            error = renew_own(&authority, &identity, &install, &args) => error,
-        }
-    };
-    // The controllers end when the drain has begun and the last reconcile is done.
-    tokio::select! {
-        _ = async { futures::join!(agents, servers) } => {
-            if drain.is_draining() { Ok(()) } else { Err(AppError::Ended("a controller")) }
-        }
-        error = beside => Err(error),
-    }
-}
-
-/// The authority, made if it is not there; asked for until the API server answers.
-async fn authority(args: &ControllersArgs, events: &Events) -> Result<Authority, AppError> {
-    let ControllersArgs {
-        client,
-        namespace,
-        release,
-        trust_domain,
-        clock,
-        ..
-    } = args;
-    loop {
-        match authority_store::ensure(client, namespace, release, trust_domain.as_ref(), clock.now()).await {
-            Ok(ensured) => {
-                if ensured.lost {
-                    let note = "the CA Secret was gone, and a new authority took its place: identities of before are \
-                                not trusted by what starts now";
-                    let metadata = ObjectMeta {
-                        name: Some(secret_name(release)),
-                        namespace: Some(namespace.clone()),
-                        ..ObjectMeta::default()
-                    };
-                    let secret = Secret {
-                        metadata,
-                        ..Secret::default()
-                    };
-                    tracing::error!(event = "authority.lost", message = note);
-                    events.warning(&secret, "AuthorityLost", "Ensure", note).await;
-                }
-                tracing::info!(
-                    event = "authority.ready", made = ensured.made, trust_domain = %ensured.authority.trust_domain()
-                );
-                return Ok(ensured.authority);
-            }
-            Err(error) if matches!(error.class(), Class::Invalid | Class::Internal) => {
-                return Err(error.into());
-            }
-            Err(error) => {
-                tracing::warn!(event = "authority.fail", error = %error, error.class = error.class().label())
-            }
-        }
-        sleep(RETRY).await;
-    }
-}
-
-fn install(args: &ControllersArgs, trust_domain: TrustDomain) -> Install {
-    Install {
-        release: args.release.clone(),
-        namespace: args.namespace.clone(),
-        trust_domain,
-        cluster_domain: args.cluster_domain.clone(),
-        agent_image: args.agent_image.clone(),
-        image_pull_policy: args.image_pull_policy.clone(),
-        image_pull_secrets: args.image_pull_secrets.clone(),
-        fs_group: args.fs_group,
-    }
-}
-
-fn sign_own(
-    authority: &Authority,
-    identity: &IdentitySource,
-    install: &Install,
-    args: &ControllersArgs,
-) -> Result<(), AppError> {
-    let names = [names::service_host(&install.reports(), &install.namespace)];
-    let svid = authority.own_svid(&install.report_id()?, &names, args.svid_ttl, args.clock.now())?;
-    identity.set_svid(svid)?;
-    Ok(())
-}
-
-/// Renews the own SVID at a third of its life; resolves when that is not possible any more.
-async fn renew_own(
-    authority: &Authority,
-    identity: &IdentitySource,
-    install: &Install,
-    args: &ControllersArgs,
-) -> AppError {
-    loop {
-        sleep(args.svid_ttl / 3).await;
-        if let Err(error) = sign_own(authority, identity, install, args) {
-            return error;
-        }
-    }
-}
-
-/// Keeps the label by which the report Service finds this pod; nothing to do outside a cluster.
-async fn label(args: &ControllersArgs) {
-    let Some(pod) = args.pod_name.clone() else {
-        return futures::future::pending().await;
-    };
-    let selector = format!(
-        "app.kubernetes.io/instance={},app.kubernetes.io/component=controllers",
-        args.release
-    );
-    leadership::label_own_pod(args.client.clone(), args.namespace.clone(), pod, selector).await;
 }

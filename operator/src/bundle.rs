@@ -63,7 +63,7 @@ async fn sync(context: &Context, owner: Option<&OwnerReference>) -> bool {
             }
         };
         match owned::apply_as(&context.client, &context.metrics, &map, standing).await {
-            Ok(_) => {}
+            Ok(_) | Err(OwnedError::Going { .. }) => {}
             Err(OwnedError::Foreign { .. }) => {
                 let note = format!(
                     "ConfigMap `{BUNDLE_CONFIG_MAP}` is not this install's, so callers here get no trust bundle; \

@@ -12,6 +12,7 @@ pub mod events;
 pub mod install;
 pub mod issuer;
 pub mod labels;
+mod leader;
 pub mod leadership;
 pub mod live;
 pub mod metrics;

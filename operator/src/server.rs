@@ -1,6 +1,9 @@
 //! The plain admin port of both processes: `/healthz`, `/readyz`, `/metrics`. Nothing else, no identity, no writes.
+//! It is open to anybody, so a stranger gets little time and little room.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use agentd_base::drain::Watch;
 use agentd_base::readiness::Readiness;
@@ -8,11 +11,26 @@ use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse as _;
 use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use prometheus::{Encoder as _, Registry, TextEncoder};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 
 /// The port in a pod.
 pub const PORT: u16 = 9090;
+/// Connections at once: kubelet and Prometheus need two.
+const MAX_CONNECTIONS: usize = 64;
+/// The head of a request, and how long a connection may be idle: longer than the scrape interval of many.
+const HEAD_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a connection lives, so that strangers cannot hold all of them.
+const CONNECTION_DEADLINE: Duration = Duration::from_secs(120);
+/// A head: probes and scrapers send less than 1 KiB.
+const HEAD_BYTES: usize = 16 * 1024;
+/// The pause after a failed accept (no file descriptor left), so that the loop does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A bound admin port.
 #[derive(Debug)]
@@ -32,37 +50,29 @@ impl Admin {
         registry: Registry,
     ) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
+        let ready = move || {
+            let blockers = readiness.blockers();
+            async move {
+                if blockers.is_empty() {
+                    (StatusCode::OK, "ok\n".to_owned())
+                } else {
+                    (StatusCode::SERVICE_UNAVAILABLE, blockers.join("\n") + "\n")
+                }
+            }
+        };
+        let metrics = move || {
+            let text = text(&registry);
+            async move {
+                match text {
+                    Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
+                    Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+                }
+            }
+        };
         let router = Router::new()
             .route("/healthz", get(|| async { "ok\n" }))
-            .route(
-                "/readyz",
-                get(move || {
-                    let blockers = readiness.blockers();
-                    async move {
-                        if blockers.is_empty() {
-                            (StatusCode::OK, "ok\n".to_owned())
-                        } else {
-                            (StatusCode::SERVICE_UNAVAILABLE, blockers.join("\n") + "\n")
-                        }
-                    }
-                }),
-            )
-            .route(
-                "/metrics",
-                get(move || {
-                    let text = text(&registry);
-                    async move {
-                        match text {
-                            Ok(text) => {
-                                ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
-                            }
-                            Err(error) => {
-                                (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
-                            }
-                        }
-                    }
-                }),
-            );
+            .route("/readyz", get(ready))
+            .route("/metrics", get(metrics));
         Ok(Self { listener, router })
     }
 
@@ -74,14 +84,37 @@ impl Admin {
         self.listener.local_addr()
     }
 
-    /// Serves until the drain begins.
-    ///
-    /// # Errors
-    /// When the listener fails.
-    pub async fn serve(self, mut drain: Watch) -> std::io::Result<()> {
-        axum::serve(self.listener, self.router)
-            .with_graceful_shutdown(async move { drain.signaled().await })
-            .await
+    /// Serves until the drain begins. What is being answered then is short, and goes with the process.
+    pub async fn serve(self, mut drain: Watch) {
+        let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        loop {
+            let next = async {
+                let permit = room.clone().acquire_owned().await;
+                (permit, self.listener.accept().await)
+            };
+            let (permit, accepted) = tokio::select! {
+                next = next => next,
+                () = drain.signaled() => return,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(event = "admin.accept.fail", error = %error);
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let service = TowerToHyperService::new(self.router.clone());
+            tokio::spawn(async move {
+                let served = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEAD_DEADLINE)
+                    .max_buf_size(HEAD_BYTES)
+                    .serve_connection(TokioIo::new(stream), service);
+                let _ = timeout(CONNECTION_DEADLINE, served).await;
+                drop(permit);
+            });
+        }
     }
 }
 

@@ -142,9 +142,7 @@ impl Issuer {
         } = self;
         let admin = admin.serve(drain.clone());
         let issuing = issue(args, listener, readiness, metrics, drain);
-        let (admin, issuing) = futures::join!(admin, issuing);
-        issuing?;
-        Ok(admin?)
+        futures::join!(admin, issuing).1
     }
 }
 

@@ -187,62 +187,56 @@ impl Desk {
         match subject {
             Subject::Agent(agent) => {
                 let facts = facts::of_agent(report);
-                self.apply(agent.as_ref(), &facts, |agent: &Agent| {
-                    facts == facts_of_agent(agent.status.as_ref())
+                self.apply(agent.as_ref(), |agent: &Agent| {
+                    (facts != facts_of_agent(agent.status.as_ref())).then(|| facts.clone())
                 })
                 .await?;
                 for (name, server) in subject.remote_servers(&self.context.world) {
                     let seen = report.servers.iter().find(|seen| seen.name == name);
-                    let facts = seen
-                        .map(facts::of_server)
-                        .filter(|facts| facts.server_info.is_some());
-                    if let Some(facts) = facts {
-                        self.apply(server.as_ref(), &facts, |server: &McpServer| {
-                            facts == facts_of_server(server.status.as_ref())
-                        })
-                        .await?;
-                    }
+                    let Some(facts) = seen.and_then(facts::of_remote) else {
+                        continue;
+                    };
+                    self.apply(server.as_ref(), |server: &McpServer| {
+                        (facts != facts_of_server(server.status.as_ref())).then(|| facts.clone())
+                    })
+                    .await?;
                 }
                 Ok(())
             }
             Subject::McpServer(server) => {
-                let facts = facts::of_bridge(report, &server.name_any());
-                self.apply(server.as_ref(), &facts, |server: &McpServer| {
-                    facts == facts_of_server(server.status.as_ref())
+                self.apply(server.as_ref(), |server: &McpServer| {
+                    let before = facts_of_server(server.status.as_ref());
+                    let facts = facts::of_bridge(report, &server.name_any(), &before);
+                    (facts != before).then_some(facts)
                 })
                 .await
             }
         }
     }
 
-    /// Applies facts to the object as the API server has it, unless it has them.
-    async fn apply<K, S>(
-        &self,
-        object: &K,
-        facts: &S,
-        is_there: impl Fn(&K) -> bool,
-    ) -> Result<(), kube::Error>
+    /// Applies the facts that `make` gives for the object as the API server has it; none, when it has them.
+    async fn apply<K, S>(&self, object: &K, make: impl Fn(&K) -> Option<S>) -> Result<(), kube::Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
         S: Serialize,
     {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         let api: Api<K> = Api::namespaced(self.context.client.clone(), &namespace);
-        let patch = json!({
-            "apiVersion": K::api_version(&()),
-            "kind": K::kind(&()),
-            "metadata": {"name": name, "namespace": namespace, "uid": object.uid()},
-            "status": facts,
-        });
         let mut tries = 0;
         loop {
             tries += 1;
             let Some(live) = api.get_opt(&name).await? else {
                 return Ok(());
             };
-            if live.uid() != object.uid() || is_there(&live) {
+            let Some(facts) = make(&live).filter(|_| live.uid() == object.uid()) else {
                 return Ok(());
-            }
+            };
+            let patch = json!({
+                "apiVersion": K::api_version(&()),
+                "kind": K::kind(&()),
+                "metadata": {"name": name, "namespace": namespace, "uid": object.uid()},
+                "status": facts,
+            });
             match api
                 .patch_status(
                     &name,

@@ -22,10 +22,7 @@ const NAME_CHARS: usize = 63;
 /// The facts of an Agent.
 pub fn of_agent(report: &Report) -> AgentStatus {
     let versions = report.servers.iter().filter_map(|server| {
-        let info = server
-            .info
-            .as_ref()
-            .filter(|_| server.state == ServerState::Connected)?;
+        let info = server.info.as_ref()?;
         Some((
             clip(&server.name, NAME_CHARS),
             clip(&info.protocol_version, NAME_CHARS),
@@ -46,24 +43,33 @@ pub fn of_agent(report: &Report) -> AgentStatus {
     }
 }
 
-/// The facts of an McpServer that the operator runs, from its bridge. `name` is the McpServer's.
-pub fn of_bridge(report: &Report, name: &str) -> McpServerStatus {
-    let server = report.servers.first();
+/// The facts of an McpServer that the operator runs, from its bridge. `name` is the McpServer's. What the server said
+/// of itself stands while the bridge knows nothing of it, and so does whether it is isolated.
+pub fn of_bridge(report: &Report, name: &str, before: &McpServerStatus) -> McpServerStatus {
+    let known = report.servers.first().and_then(of_server);
+    let stood = before
+        .reported
+        .as_ref()
+        .and_then(|reported| reported.listens_on_all_addresses);
     McpServerStatus {
         reported: Some(Reported {
             running_digest: digest(report.running_digest.as_deref()),
-            listens_on_all_addresses: report.listens_on_all_addresses,
+            listens_on_all_addresses: report.listens_on_all_addresses.or(stood),
             ..reported(report, Some(name))
         }),
-        ..server.map(of_server).unwrap_or_default()
+        ..known.unwrap_or_else(|| McpServerStatus {
+            server_info: before.server_info.clone(),
+            tools: before.tools.clone(),
+            tool_count: before.tool_count,
+            resource_count: before.resource_count,
+            ..McpServerStatus::default()
+        })
     }
 }
 
-/// What an exchange showed of a server itself; nothing of it before the first one succeeded.
-pub fn of_server(server: &report::Server) -> McpServerStatus {
-    let Some(info) = &server.info else {
-        return McpServerStatus::default();
-    };
+/// What a server said of itself in an exchange; nothing before the first one succeeded.
+pub fn of_server(server: &report::Server) -> Option<McpServerStatus> {
+    let info = server.info.as_ref()?;
     let mut names = BTreeSet::new();
     let tools = server
         .tools
@@ -76,7 +82,7 @@ pub fn of_server(server: &report::Server) -> McpServerStatus {
             digest: digest(Some(tool.digest.as_str()))?,
         })
     });
-    McpServerStatus {
+    Some(McpServerStatus {
         server_info: Some(ServerInfo {
             name: text(&info.name),
             version: text(&info.version),
@@ -87,7 +93,15 @@ pub fn of_server(server: &report::Server) -> McpServerStatus {
         tool_count: Some(number(server.tool_count)),
         resource_count: Some(number(server.resource_count)),
         ..McpServerStatus::default()
-    }
+    })
+}
+
+/// What an Agent's exchange showed of a server that runs elsewhere; only a success speaks, so that an Agent which lost
+/// it does not write over what another one sees.
+pub fn of_remote(server: &report::Server) -> Option<McpServerStatus> {
+    (server.state == ServerState::Connected)
+        .then(|| of_server(server))
+        .flatten()
 }
 
 /// What both kinds report. `name`: the one server has this name, whatever the pod calls it.
@@ -205,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_servers_own_words_are_bounded_and_cleaned() {
-        let facts = of_server(&server("s", ServerState::Connected));
+        let facts = of_server(&server("s", ServerState::Connected)).unwrap();
         let info = facts.server_info.unwrap();
         assert_eq!((info.name.as_deref(), info.version), (Some("n [31m"), None));
         assert_eq!(info.capabilities, ["tools"]);
@@ -225,7 +239,7 @@ mod tests {
             listens_on_all_addresses: Some(true),
             ..Report::default()
         };
-        let facts = of_bridge(&report, "fs");
+        let facts = of_bridge(&report, "fs", &McpServerStatus::default());
         let reported = facts.reported.unwrap();
         assert_eq!(
             reported.servers,
@@ -237,5 +251,37 @@ mod tests {
         );
         assert_eq!(reported.listens_on_all_addresses, Some(true));
         assert_eq!(facts.tool_count, Some(300));
+    }
+
+    #[test]
+    fn what_stands_of_a_server_is_not_erased_by_losing_it() {
+        let connected = Report {
+            servers: vec![server("fs", ServerState::Connected)],
+            listens_on_all_addresses: Some(false),
+            ..Report::default()
+        };
+        let before = of_bridge(&connected, "fs", &McpServerStatus::default());
+        let mut lost = server("fs", ServerState::Failed);
+        (lost.info, lost.tools, lost.tool_count) = (None, Vec::new(), 0);
+        let after = of_bridge(
+            &Report {
+                servers: vec![lost.clone()],
+                ..Report::default()
+            },
+            "fs",
+            &before,
+        );
+        assert_eq!(
+            (&after.server_info, after.tools.len(), after.tool_count),
+            (&before.server_info, 256, Some(300))
+        );
+        let reported = after.reported.unwrap();
+        assert_eq!(
+            (reported.servers[0].state, reported.listens_on_all_addresses),
+            (ReportedState::Failed, Some(false))
+        );
+        // An Agent that lost a remote server says nothing about it, even if it still knows what it was.
+        assert_eq!(of_remote(&server("s", ServerState::Failed)), None);
+        assert!(of_remote(&server("s", ServerState::Connected)).is_some());
     }
 }

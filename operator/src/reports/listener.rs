@@ -34,6 +34,8 @@ use super::desk::Desk;
 
 /// A handshake of a pod takes milliseconds.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// The head of a request in HTTP/1.1, and how long such a connection may be idle; pods speak HTTP/2.
+const HEAD_DEADLINE: Duration = Duration::from_secs(30);
 /// One report: its body and the write of up to 65 statuses.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(60);
 /// What is in flight when the process is asked to stop.
@@ -188,7 +190,10 @@ async fn connection(
     });
     let router = Router::new().route(PATH, post(report)).with_state(state);
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).keep_alive(true);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_DEADLINE);
     builder
         .http2()
         .timer(TokioTimer::new())

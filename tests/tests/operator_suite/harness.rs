@@ -30,8 +30,8 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use tokio::net::TcpStream;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Mutex, MutexGuard, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
@@ -60,6 +60,39 @@ impl Clock for Shifted {
     }
 }
 
+/// Stands between the controllers and the API server, to cut their connections.
+pub(crate) struct Relay {
+    port: u16,
+    cut: watch::Sender<()>,
+}
+
+impl Relay {
+    async fn start(target: http::Uri) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (cut, cuts) = watch::channel(());
+        let target = format!("{}:{}", target.host().unwrap(), target.port_u16().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (target, mut cuts) = (target.clone(), cuts.clone());
+                tokio::spawn(async move {
+                    let mut far = TcpStream::connect(target).await.unwrap();
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                        _ = cuts.changed() => {}
+                    }
+                });
+            }
+        });
+        Self { port, cut }
+    }
+
+    /// Ends every connection that is open.
+    pub(crate) fn cut(&self) {
+        self.cut.send_replace(());
+    }
+}
+
 /// An install with its controllers running.
 pub(crate) struct Operator {
     pub(crate) client: Client,
@@ -67,6 +100,7 @@ pub(crate) struct Operator {
     pub(crate) clock: Arc<Shifted>,
     pub(crate) reports: SocketAddr,
     pub(crate) admin: SocketAddr,
+    pub(crate) relay: Relay,
     rbac: String,
     running: Option<(Drain, JoinHandle<Result<(), AppError>>)>,
     _one: MutexGuard<'static, ()>,
@@ -97,6 +131,7 @@ impl Operator {
             clock: Arc::default(),
             reports: nowhere,
             admin: nowhere,
+            relay: Relay::start(cluster().config().await.cluster_url).await,
             rbac,
             running: None,
             _one: one,
@@ -107,6 +142,16 @@ impl Operator {
 
     /// Starts the controllers, which are not running.
     pub(crate) async fn resume(&mut self) {
+        let controllers = self.controllers(None).await;
+        self.reports = controllers.reports_addr().unwrap();
+        self.admin = controllers.admin_addr().unwrap();
+        let drain = Drain::new();
+        let task = tokio::spawn(controllers.serve(drain.watch()));
+        self.running = Some((drain, task));
+    }
+
+    /// Controllers of this install, with their ports bound.
+    pub(crate) async fn controllers(&self, pod_name: Option<&str>) -> Controllers {
         let any = "127.0.0.1:0".parse().unwrap();
         let args = ControllersArgs {
             client: self.own_client().await,
@@ -121,15 +166,10 @@ impl Operator {
             svid_ttl: Duration::from_secs(3600),
             reports: any,
             admin: any,
-            pod_name: None,
+            pod_name: pod_name.map(str::to_owned),
             clock: self.clock.clone(),
         };
-        let controllers = Controllers::bind(args).await.unwrap();
-        self.reports = controllers.reports_addr().unwrap();
-        self.admin = controllers.admin_addr().unwrap();
-        let drain = Drain::new();
-        let task = tokio::spawn(controllers.serve(drain.watch()));
-        self.running = Some((drain, task));
+        Controllers::bind(args).await.unwrap()
     }
 
     /// Ends the controllers as SIGTERM does.
@@ -162,6 +202,7 @@ impl Operator {
             .await
             .unwrap();
         let mut config = cluster().config().await;
+        config.cluster_url = format!("https://127.0.0.1:{}", self.relay.port).parse().unwrap();
         config.auth_info = kube::config::AuthInfo {
             token: Some(answer.status.unwrap().token.into()),
             ..kube::config::AuthInfo::default()
@@ -231,6 +272,17 @@ impl Operator {
         id: &SpiffeId,
         report: &Report,
     ) -> Result<(u16, String), std::io::Error> {
+        self.report_to(self.reports, authority, id, report).await
+    }
+
+    /// The same at another port.
+    pub(crate) async fn report_to(
+        &self,
+        address: SocketAddr,
+        authority: &Authority,
+        id: &SpiffeId,
+        report: &Report,
+    ) -> Result<(u16, String), std::io::Error> {
         let ours = self.authority().await;
         let server = format!("{RELEASE}-controllers");
         let server =
@@ -245,7 +297,7 @@ impl Operator {
             .unwrap();
         let _ = source.set_svid(svid);
         let connector = TlsConnector::from(Arc::new(tls::client_config(&source, server)));
-        let stream = TcpStream::connect(self.reports).await?;
+        let stream = TcpStream::connect(address).await?;
         let name = rustls_pki_types::ServerName::try_from("reports.test").unwrap();
         let stream = connector.connect(name, stream).await?;
         let broken = |error: hyper::Error| std::io::Error::other(error);

@@ -239,3 +239,67 @@ async fn the_process_says_how_it_is() {
         .await
         .expect("it leads again");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_process_leads_and_the_report_service_finds_it() {
+    let mut operator = Operator::start().await;
+    operator.authority().await;
+    operator.halt().await;
+    // Two pods of the controllers' Deployment, as the chart labels them; what runs in them runs here.
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: NAME\n  namespace: NAMESPACE\n  labels: {app.kubernetes.io/name: agentd, \
+               app.kubernetes.io/instance: plum, app.kubernetes.io/component: controllers}\nspec:\n  \
+               securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}\n  containers:\n    \
+               - {name: main, image: 'registry.test/x:1', securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}\n";
+    for name in ["one", "two"] {
+        operator
+            .namespace
+            .apply(&pod.replace("NAME\n", &format!("{name}\n")));
+    }
+    let leaders = async |wanted: &'static str| {
+        let pods: Api<Pod> = Api::namespaced(operator.client.clone(), operator.namespace.name());
+        until(
+            pods,
+            "app.kubernetes.io/component=controllers",
+            "led",
+            2 * LIMIT,
+            |pods| {
+                let led = pods
+                    .values()
+                    .filter(|pod| pod.labels().get("agentd.io/leader").is_some_and(|v| v == "true"));
+                (led.map(|pod| pod.name_any()).collect::<Vec<_>>() == [wanted]).then_some(())
+            },
+        )
+        .await;
+    };
+    let start = async |name: &str| {
+        let controllers = operator.controllers(Some(name)).await;
+        let (reports, drain) = (
+            controllers.reports_addr().unwrap(),
+            agentd_base::drain::Drain::new(),
+        );
+        let task = tokio::spawn(controllers.serve(drain.watch()));
+        (reports, drain, task)
+    };
+    let (one_reports, one_drain, one_task) = start("one").await;
+    leaders("one").await;
+    let (two_reports, two_drain, two_task) = start("two").await;
+    let knock = async |address| {
+        let authority = operator.authority().await;
+        let id = SpiffeId::of_service_account(authority.trust_domain(), "x", "nobody").unwrap();
+        operator
+            .report_to(address, &authority, &id, &agentd_base::report::Report::default())
+            .await
+            .map(|said| said.0)
+    };
+    assert_eq!(knock(one_reports).await.unwrap(), 403, "the leader answers");
+    assert!(
+        knock(two_reports).await.is_err(),
+        "the other closes what connects"
+    );
+    assert!(one_drain.run(LIMIT).await);
+    one_task.await.unwrap().unwrap();
+    leaders("two").await;
+    assert_eq!(knock(two_reports).await.unwrap(), 403);
+    assert!(two_drain.run(LIMIT).await);
+    two_task.await.unwrap().unwrap();
+}

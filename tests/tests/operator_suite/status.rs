@@ -354,3 +354,66 @@ async fn s11_the_first_failing_containers_cause_is_told_within_ten_seconds_and_d
         "a crash loop is one status write: {written}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transitions_are_events() {
+    let operator = Operator::start().await;
+    let team = Namespace::new("events");
+    team.apply(&agent("triage", "  podTemplate: {spec: {nodeName: x}}"));
+    let agents = resources(&operator.client, team.name(), "Agent");
+    for_condition(&agents, "triage", "Accepted", "False", "NotSupportedYet", LIMIT).await;
+    team.apply(&agent("triage", ""));
+    operator.bring_up(team.name(), "triage", vec![]).await;
+    let events: Api<k8s_openapi::api::events::v1::Event> =
+        Api::namespaced(operator.client.clone(), team.name());
+    for (kind, reason) in [("Warning", "NotSupportedYet"), ("Normal", "Serving")] {
+        until(events.clone(), "", reason, LIMIT, |events| {
+            let mut ours = events.values().filter(|event| {
+                event
+                    .regarding
+                    .as_ref()
+                    .is_some_and(|object| object.name.as_deref() == Some("triage"))
+            });
+            ours.any(|event| event.type_.as_deref() == Some(kind) && event.reason.as_deref() == Some(reason))
+                .then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_cannot_be_read_is_told_so_and_stops_nobody() {
+    let operator = Operator::start().await;
+    let team = Namespace::new("guard");
+    // As another version of the CRDs would let it in.
+    let loose = "[{\"op\": \"replace\", \"path\": \"/spec/versions/0/schema/openAPIV3Schema/properties/spec\", \
+                  \"value\": {\"type\": \"object\", \"x-kubernetes-preserve-unknown-fields\": true}}]";
+    let cluster = agentd_tests::cluster::cluster();
+    cluster
+        .kubectl([
+            "patch",
+            "crd",
+            "agents.agentd.io",
+            "--type=json",
+            "--patch",
+            loose,
+        ])
+        .ok();
+    team.apply(&agent("odd", "  suspend: maybe"));
+    team.apply(&agent(
+        "plain",
+        "  run: {mode: Service}\n  limits: {steps: 1, tokens: 1, deadline: 1m}",
+    ));
+    let agents = resources(&operator.client, team.name(), "Agent");
+    let message = for_condition(&agents, "odd", "Accepted", "False", "InvalidSpec", LIMIT).await;
+    assert!(message.contains("cannot read the object"), "{message}");
+    for_condition(&agents, "odd", "Stalled", "True", "InvalidSpec", LIMIT).await;
+    well_formed(&get(&agents, "odd").await);
+    operator.bring_up(team.name(), "plain", vec![]).await;
+    team.kubectl(&["delete", "agent.agentd.io", "odd"]).ok();
+    let crds = agentd_tests::cluster::repository()
+        .join("crds/generated")
+        .into_os_string();
+    let apply = ["apply", "--server-side", "--force-conflicts", "-f"].map(std::ffi::OsString::from);
+    cluster.kubectl(apply.into_iter().chain([crds])).ok();
+}

@@ -40,8 +40,8 @@ pub(super) struct User {
     pub(super) agent: String,
     /// What it reported about the server.
     pub(super) seen: Option<ReportedServer>,
-    /// Whether its pod runs a document that was made of the server's current spec; `None` when this process has not
-    /// looked at the Agent yet.
+    /// Whether its pod runs a document that was made of the server's current spec; `None` when that is not known: this
+    /// process has not looked at the Agent yet, or the pod has not taken its newest document up.
     pub(super) current: Option<bool>,
 }
 
@@ -317,9 +317,14 @@ fn user(agent: &Agent, server: &McpServer, document: Option<Document>) -> User {
             .iter()
             .find(|seen| Some(seen.name.as_str()) == name)
     });
-    let current = document.map(|document| {
-        document.servers.get(&server.uid().unwrap_or_default()) == server.metadata.generation.as_ref()
-            && status.and_then(|status| status.running_digest.as_ref()) == Some(&document.digest)
+    let current = document.and_then(|document| {
+        let made_of = document.servers.get(&server.uid().unwrap_or_default());
+        if made_of != server.metadata.generation.as_ref() {
+            return Some(false);
+        }
+        // Until the pod runs a document that changed for another reason, what it said before stands.
+        let running = status.and_then(|status| status.running_digest.as_ref());
+        (running == Some(&document.digest)).then_some(true)
     });
     User {
         agent: agent.name_any(),
