@@ -31,7 +31,7 @@ pub struct Changes(watch::Receiver<()>);
 
 impl Folders {
     /// Watches nothing yet. Without an inotify instance it says so and tells of nothing but [`Self::look_again`].
-    pub fn new() -> Self {
+    pub fn watch() -> Self {
         let changes = watch::Sender::new(());
         let tell = changes.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
@@ -119,7 +119,7 @@ mod tests {
         std::os::unix::fs::symlink("..1", folder.path().join("..data")).unwrap();
         std::os::unix::fs::symlink("..data/a", folder.path().join("a")).unwrap();
 
-        let folders = Folders::new();
+        let folders = Folders::watch();
         folders.add(folder.path());
         folders.add(Path::new("/does/not/exist"));
         let (mut one, mut other) = (folders.changes(), folders.changes());

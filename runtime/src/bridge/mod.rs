@@ -156,7 +156,7 @@ async fn serve(start: Start) -> Result<u8, StartError> {
     let (rejected, refused) = watch::channel(None);
     tokio::spawn(assemble(start.pod, follow, refused, found, reporter));
 
-    let folders = Folders::new();
+    let folders = Folders::watch();
     identity.look_again_at_renewals(folders.clone());
     let source = Some(identity.source.clone());
     let half = LiveHalf {

@@ -74,7 +74,7 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
     }
 
     let (rejected, refused) = watch::channel(None);
-    let folders = Folders::new();
+    let folders = Folders::watch();
     let facts = Facts {
         pod: start.pod,
         settings: foundation.settings.subscribe(),
