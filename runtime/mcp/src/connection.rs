@@ -14,21 +14,20 @@ use rmcp::model::{
 };
 use rmcp::service::{ClientInitializeError, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::common::client_side_sse::ExponentialBackoff;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::{ClientCacheConfig, ClientLifecycleMode, ClientServiceExt as _, Peer, RoleClient};
-use serde::{Deserialize, Serialize};
+use rmcp::{ClientCacheConfig, ClientServiceExt as _, Peer, RoleClient};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
 use crate::call::{CallError, CallMeta, ToolOutcome};
 use crate::catalogue::Tool;
 use crate::fault::{Fault, of_handshake, of_request};
-use crate::handler::{Handler, OFFERED};
+use crate::handler::Handler;
 use crate::health::Health;
+pub use crate::lifecycle::{Era, Kind};
+use crate::lifecycle::{lifecycle, settings};
 use crate::outbound::Outbound;
 use crate::reading::{self, Pages};
-use crate::transport::{MESSAGE_BYTES, Transport};
+use crate::transport::Transport;
 
 /// `server/discover` may take this long, or half the server's timeout where that is less.
 const PROBE: Duration = Duration::from_secs(10);
@@ -37,36 +36,6 @@ const CLOSE: Duration = Duration::from_secs(1);
 /// A whole list may take as long as this many pages that come at the last moment: a server that sends one after the
 /// other for ever must not hold up a start or a turn.
 const SLOW_PAGES: u32 = 4;
-/// Tries to resume an answer whose stream broke.
-const RESUMES: usize = 5;
-/// Requests at the same time on one connection.
-const CONCURRENT: usize = 64;
-
-/// Who holds the connection, which decides what it declares.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
-    /// The supervisor: `capabilities: {}`, title = the instance.
-    Boot {
-        /// The instance's name.
-        instance: String,
-    },
-    /// A worker: `capabilities: {"elicitation": {}}`, no title.
-    Worker {
-        /// What the supervisor negotiated, so that the worker does not probe again.
-        era: Option<Era>,
-    },
-}
-
-/// How a server is spoken to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Era {
-    /// `initialize`, sessions.
-    Legacy,
-    /// `server/discover`, stateless.
-    Stateless,
-}
-
 /// Why a server is not connected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -358,34 +327,6 @@ impl Connection {
                 CallError::Unavailable(fault.message)
             }
         }
-    }
-}
-
-fn settings(endpoint: &str) -> StreamableHttpClientTransportConfig {
-    let mut retry = ExponentialBackoff::default();
-    retry.max_times = Some(RESUMES);
-    retry.max_delay = Some(Duration::from_secs(30));
-    let mut settings =
-        StreamableHttpClientTransportConfig::with_uri(endpoint).max_concurrent_requests(CONCURRENT);
-    settings.retry_config = Arc::new(retry);
-    settings.max_sse_event_size = MESSAGE_BYTES;
-    settings.max_json_response_size = MESSAGE_BYTES;
-    settings
-}
-
-fn lifecycle(kind: &Kind) -> ClientLifecycleMode {
-    let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
-    match kind {
-        Kind::Worker {
-            era: Some(Era::Legacy),
-        } => ClientLifecycleMode::Initialize,
-        Kind::Worker {
-            era: Some(Era::Stateless),
-        } => ClientLifecycleMode::Discover { preferred_versions },
-        Kind::Boot { .. } | Kind::Worker { era: None } => ClientLifecycleMode::Auto {
-            preferred_versions,
-            legacy_version: Some(OFFERED),
-        },
     }
 }
 

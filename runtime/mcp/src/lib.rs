@@ -7,6 +7,7 @@ pub mod connection;
 mod fault;
 mod handler;
 mod health;
+mod lifecycle;
 pub mod outbound;
 mod reading;
 mod screen;
