@@ -5,8 +5,8 @@ set -euo pipefail
 # shellcheck source=../scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 measure() { printf '{"name":"%s","value":%s,"unit":"%s","n":%s}\n' "$@"; }
-# median: of the numbers on standard input.
-median() { sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+# median NAME UNIT: of the numbers on standard input, with how many there were.
+median() { sort -n | awk -v name="$1" -v unit="$2" '{ v[NR] = $1 } END { if (NR) printf "{\"name\":\"%s\",\"value\":%s,\"unit\":\"%s\",\"n\":%d}\n", name, v[int((NR + 1) / 2)], unit, NR }'; }
 now_ms() { date +%s%3N; }
 
 "$SCRIPTS/prerequisites.sh"
@@ -18,43 +18,67 @@ while read -r name file; do
   image=${name##*/}
   measure "image_size.${image%%:*}" "$(stat -c %s "$file")" bytes 1
 done < <("$SCRIPTS/images.sh" product)
-
-n=20
-for ((i = 0; i < n; i++)); do
+for ((i = 0; i < 20; i++)); do
   start=$(date +%s%N)
   "$static/agentd" --version >/dev/null
   echo $((($(date +%s%N) - start) / 1000))
-done | median | while read -r value; do measure process_start "$value" us "$n"; done
+done | median process_start us
 
-# The demo leaves an agent that has answered once, with a warm worker.
-trap 'KUBE_TEST_STATE=$DEMO_STATE "$CLUSTER" down' EXIT
-env -u KUBECONFIG "$ROOT/tests/demo/demo.sh" >/dev/null
+# The demo's cluster; one that was up already stays up.
 export KUBE_TEST_STATE=$DEMO_STATE
+"$CLUSTER" status >/dev/null 2>&1 || trap '"$CLUSTER" down' EXIT
+env -u KUBECONFIG "$ROOT/tests/demo/demo.sh" >/dev/null
 eval "$("$CLUSTER" env)"
+kubectl() { command kubectl -n agentd-demo "$@"; }
+status() { kubectl get agents.agentd.io demo -o "jsonpath={.status.$1}"; }
 identity=$ROOT/.state/demo/identity
-url=$(kubectl -n agentd-demo get agents.agentd.io demo -o jsonpath='{.status.url}')
-id=$(kubectl -n agentd-demo get agents.agentd.io demo -o jsonpath='{.status.spiffeID}')
+url=$(status url)
+id=$(status spiffeID)
+
+# ask NUMBER [ARG...]: one question whose answer only the tool gives; prints the conversation's id.
 ask() {
-  "$CLUSTER" exec --node 1 -- "$static/agentd" a2a send "$url" "$1" --server-id "$id" --identity "$identity" >/dev/null 2>&1
+  local number=$1 answer
+  shift
+  answer=$("$CLUSTER" exec --node 1 -- "$static/agentd" a2a send "$url" "What is $number plus 40?" --server-id "$id" \
+    --identity "$identity" --output json "$@" 2>/dev/null)
+  [[ $answer = *"is $((number + 40))"* ]] || die "a wrong answer: $answer"
+  python3 -c 'import json, sys; print(json.load(sys.stdin)["contextId"])' <<<"$answer"
 }
-
-# resident PATTERN: what the node's processes of that command line hold, in KiB.
-resident() {
+# memory KEY PATTERN: what each process of that command line on the node holds, in KiB, a line for each. KEY is Rss, or
+# Pss, which counts a page that several share in parts.
+memory() {
   # shellcheck disable=SC2016  # for the shell on the node
-  "$CLUSTER" enter node1 -- bash -c 'pgrep -f "$1" | sed "s|.*|/proc/&/status|" | xargs awk "/^VmRSS/ { s += \$2 } END { print s + 0 }"' - "$1"
+  "$CLUSTER" enter node1 -- bash -c 'pgrep -f "$2" | while read -r pid; do awk -v key="$1:" "\$1 == key { print \$2 }" "/proc/$pid/smaps_rollup"; done' - "$1" "$2"
 }
 
-# Nobody has asked this pod anything yet. Wait until it has connected its servers.
-kubectl -n agentd-demo wait --for=condition=Ready --timeout=60s agents.agentd.io/demo >/dev/null
-measure rss.agent_idle "$(resident '^/agentd run')" KiB 1
-n=20
-for ((i = 0; i < n; i++)); do
+# From the death of an agent's pod, without a drain, to a new one that the status calls Ready: noticed, scheduled,
+# started, identity fetched, listening, reported.
+uid() { kubectl get pods -l agentd.io/agent=demo --field-selector=status.phase=Running -o 'jsonpath={.items[0].metadata.uid}'; }
+for ((i = 0; i < 5; i++)); do
+  old=$(uid)
   start=$(now_ms)
-  ask "What is $i plus 40?"
+  kubectl delete pod -l agentd.io/agent=demo --grace-period=0 --force >/dev/null 2>&1
+  until [ "$(status reported.podUID)" != "$old" ] && kubectl wait --for=condition=Ready --timeout=60s agents.agentd.io/demo >/dev/null; do sleep 0.05; done
   echo $(($(now_ms) - start))
-done | median | while read -r value; do measure turn_with_one_tool_call "$value" ms "$n"; done
-measure rss.agent_after_turns "$(resident '^/agentd run')" KiB 1
-measure rss.agent_worker_warm "$(resident '^/agentd worker|^/proc/self/exe worker')" KiB 1
-measure rss.bridge "$(resident '^/agentd bridge')" KiB 1
-measure rss.controllers "$(resident '^/agentd-operator controllers')" KiB 1
-measure rss.issuer "$(resident '^/agentd-operator issuer')" KiB 2
+done | median agent_pod_killed_to_ready ms
+
+# Nobody has asked this pod anything yet.
+memory Rss '^/agentd run' | median rss.agent_idle KiB
+memory Rss '^/agentd bridge' | median rss.bridge KiB
+memory Rss '^/agentd-operator controllers' | median rss.controllers KiB
+memory Rss '^/agentd-operator issuer' | median rss.issuer KiB
+
+# The client's start and its handshake are in both. Cold: a new conversation, so a new worker with handshakes of its own.
+for ((i = 0; i < 10; i++)); do
+  start=$(now_ms)
+  ask "$i" >/dev/null
+  echo $(($(now_ms) - start))
+done | median turn_with_tool_call.cold ms
+context=$(ask 100)
+for ((i = 101; i < 121; i++)); do
+  start=$(now_ms)
+  ask "$i" --context "$context" >/dev/null
+  echo $(($(now_ms) - start))
+done | median turn_with_tool_call.warm ms
+memory Rss '^/agentd run' | median rss.agent_after_turns KiB
+memory Pss 'agentd worker$|/exe worker$' | median pss.worker_warm KiB
