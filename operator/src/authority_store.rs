@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{ListParams, ObjectMeta, PostParams};
-use kube_runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
+use kube_runtime::{WatchStreamExt as _, watcher};
 
 use crate::labels;
 

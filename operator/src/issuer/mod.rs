@@ -171,7 +171,10 @@ async fn issue(
         clock,
         ..
     } = args;
-    tracing::info!(event = "issuer.wait", secret = authority_store::secret_name(&release));
+    tracing::info!(
+        event = "issuer.wait",
+        secret = authority_store::secret_name(&release)
+    );
     let mut authorities = Box::pin(authority_store::follow(client.clone(), &namespace, &release));
     let first = tokio::select! {
         first = next_usable(&mut authorities, &readiness) => first,

@@ -41,7 +41,7 @@ async fn looked(operator: &Operator, count: f64) {
         }
     };
     // A lease that could not be given back over a connection that was cut has to end first.
-    tokio::time::timeout(3 * LIMIT, looked)
+    tokio::time::timeout(2 * LIMIT, looked)
         .await
         .expect("the controllers look at everything");
 }

@@ -75,6 +75,8 @@ impl Relay {
         tokio::spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
                 let (target, mut cuts) = (target.clone(), cuts.clone());
+                // Cuts of before are not this connection's.
+                cuts.mark_unchanged();
                 tokio::spawn(async move {
                     let mut far = TcpStream::connect(target).await.unwrap();
                     tokio::select! {
