@@ -7,6 +7,7 @@ use kube::Api;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::wait::{Condition, await_condition};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -22,16 +23,27 @@ pub async fn until<K>(
     condition: impl Condition<K>,
 ) -> Option<K>
 where
-    K: Clone + Debug + Send + DeserializeOwned + kube::Resource + 'static,
+    K: Clone + Debug + Send + Serialize + DeserializeOwned + kube::Resource + 'static,
 {
     let waited = tokio::time::timeout(limit, await_condition(api.clone(), name, condition)).await;
     if let Ok(Ok(object)) = waited {
         return object;
     }
-    panic!(
-        "{name}: not {what} in {limit:?}; it is {:#?}",
-        api.get_opt(name).await
-    );
+    let found = match api.get_opt(name).await {
+        Ok(Some(object)) => shown(&object),
+        Ok(None) => "not there".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    panic!("{name}: not {what} in {limit:?}; it is {found}");
+}
+
+/// An object as a reader wants it: without what nobody reads.
+fn shown(object: &impl Serialize) -> String {
+    let mut json = serde_json::to_value(object).unwrap_or_default();
+    if let Some(metadata) = json.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|key, _| matches!(key.as_str(), "name" | "namespace" | "generation" | "labels"));
+    }
+    format!("{json:#}")
 }
 
 /// One kind of agentd.io in a namespace, as JSON: the tests read it as a user does.
