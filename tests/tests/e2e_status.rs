@@ -8,6 +8,7 @@ use agentd_tests::command::run;
 use agentd_tests::namespace::Namespace;
 use agentd_tests::samples::{await_samples, reach_outside, ready_namespace, sample, samples};
 use agentd_tests::{install, wait};
+use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -27,8 +28,22 @@ async fn a_missing_secret_is_named_and_used_as_soon_as_it_is_mounted() {
     }
     let client = cluster().client().await;
     let agents = wait::resources(&client, namespace.name(), "Agent");
-    let message = wait::for_condition(&agents, "demo", "ResolvedRefs", "False", "RefNotFound", MINUTE).await;
-    assert!(message.contains("model-token"), "{message}");
+    // Before the servers are seen they are missing too.
+    let named = |agent: Option<&DynamicObject>| {
+        agent
+            .and_then(|agent| wait::condition(agent, "ResolvedRefs"))
+            .is_some_and(|(status, reason, message)| {
+                status == "False" && reason == "RefNotFound" && message.contains("model-token")
+            })
+    };
+    wait::until(
+        &agents,
+        "demo",
+        "ResolvedRefs=False for model-token",
+        MINUTE,
+        named,
+    )
+    .await;
     wait::for_condition(&agents, "demo", "Ready", "False", "", MINUTE).await;
     // The pod runs all the while.
     namespace
