@@ -338,3 +338,61 @@ async fn r17_servers_that_hang_hold_nobody_up() {
         begun.elapsed()
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_no_longer_accepted_stays_in_the_agents_that_use_it() {
+    let mut operator = Operator::start().await;
+    let team = Namespace::new("standing");
+    team.apply(&remote("search", "https://search.example/mcp"));
+    team.apply(&agent(
+        "triage",
+        "  mcpServers: [{name: web, ref: {name: search}}]",
+    ));
+    let connected = vec![server("web", ServerState::Connected)];
+    let up = operator.bring_up(team.name(), "triage", connected).await;
+    let agents = resources(&operator.client, team.name(), "Agent");
+    let servers = resources(&operator.client, team.name(), "McpServer");
+
+    // A fault of the spec, and with it something that would be right.
+    let broken = remote("search", "http://search.example/mcp") + "  namespacePrefix: other\n";
+    team.apply(&broken);
+    for_condition(&servers, "search", "Accepted", "False", "InvalidSpec", NOTICED).await;
+    let note = for_condition(
+        &agents,
+        "triage",
+        "Accepted",
+        "True",
+        "ServerNotAccepted",
+        NOTICED,
+    )
+    .await;
+    assert!(note.contains("`web` is used as it was before"), "{note}");
+    let as_before = |document: &Value| {
+        let server = &document["mcp"]["servers"][0];
+        server["endpoint"] == json!("https://search.example/mcp") && server.get("ns").is_none()
+    };
+    document(&operator, &team, &up.pod, "agentd.json", as_before).await;
+    for_condition(&agents, "triage", "Ready", "True", "Serving", NOTICED).await;
+
+    // It is kept by what is in the cluster, not by this process.
+    operator.kill().await;
+    operator.resume().await;
+    team.kubectl(&[
+        "patch",
+        "agent.agentd.io",
+        "triage",
+        "--type=merge",
+        "-p",
+        r#"{"spec":{"limits":{"steps":7}}}"#,
+    ])
+    .ok();
+    let limited = |document: &Value| document["limits"]["run"]["steps"] == json!(7) && as_before(document);
+    document(&operator, &team, &up.pod, "agentd.json", limited).await;
+
+    team.apply(&remote("search", "https://elsewhere.example/mcp"));
+    let mended = |document: &Value| {
+        document["mcp"]["servers"][0]["endpoint"] == json!("https://elsewhere.example/mcp")
+    };
+    document(&operator, &team, &up.pod, "agentd.json", mended).await;
+    for_condition(&agents, "triage", "Accepted", "True", "Accepted", NOTICED).await;
+}
