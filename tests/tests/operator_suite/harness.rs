@@ -113,6 +113,15 @@ impl Operator {
     pub(crate) async fn start() -> Self {
         let one = ONE.lock().await;
         install_crds();
+        // What an earlier test left in a namespace that is still going: its controllers would count its writes.
+        cluster()
+            .kubectl([
+                "delete",
+                "agents.agentd.io,mcpservers.agentd.io",
+                "--all",
+                "--all-namespaces",
+            ])
+            .ok();
         let namespace = Namespace::new("op");
         let rbac = cluster()
             .helm([
