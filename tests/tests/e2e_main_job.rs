@@ -212,7 +212,9 @@ async fn callers_are_refused_without_a_certificate_with_a_foreign_one_and_withou
         .concat(),
     )
     .failed();
-    assert!(refused.contains("alert") || refused.contains("SSL"), "{refused}");
+    // The alert comes after the client has finished its half (TLS 1.3): some clients read it, others see the connection
+    // end while they write. No answer is what both see.
+    assert!(refused.trim_end().ends_with("\n000"), "{refused}");
     // The one that is meant gets through, with the same request.
     let (cert, key) = (path(&caller, "svid.pem"), path(&caller, "key.pem"));
     let allowed = curl(
