@@ -31,4 +31,10 @@ kubectl -n "$outside" create secret tls front-tls --cert "$files/tls.crt" --key 
 kubectl -n "$namespace" create configmap demo-ca --from-file=ca.crt="$files/ca.crt" --dry-run=client -o yaml |
   kubectl apply -f - >/dev/null
 sed -e '' "$@" "$ROOT/tests/demo/outside.yaml" | kubectl apply -f - >/dev/null
-kubectl -n "$outside" wait --for=condition=Available deployment --all --timeout=120s >/dev/null
+# A front reads its certificate once: another certificate, from another clone or after 30 days, is another pod.
+certificate=$(sha256sum "$files/tls.crt" | cut -c1-16)
+for deployment in $(kubectl -n "$outside" get deployments -o name); do
+  kubectl -n "$outside" patch "$deployment" --type merge \
+    -p "{\"spec\":{\"template\":{\"metadata\":{\"annotations\":{\"certificate\":\"$certificate\"}}}}}" >/dev/null
+  kubectl -n "$outside" rollout status "$deployment" --timeout=120s >/dev/null
+done
