@@ -125,8 +125,6 @@ async fn a_server_refuses_an_agent_that_it_does_not_allow() {
     let answer = curl(
         &url,
         &[
-            // Over HTTP/2 curl 7.88 may lose an answer that comes before the whole body is read ("stream error").
-            "--http1.1",
             "--cacert",
             &file("bundle.pem"),
             "--cert",

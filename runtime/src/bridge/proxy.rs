@@ -1,5 +1,6 @@
 //! What the bridge lets through: callers on the list, the methods of Streamable HTTP on the server's one path; bodies
-//! both ways as streams, headers of the hop left out. It adds nothing and reads no body.
+//! both ways as streams, headers of the hop left out. It adds nothing, and reads no body but the beginning of a refused
+//! one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,12 @@ const REQUEST_BYTES: usize = 16 * 1024 * 1024;
 const CONNECT: Duration = Duration::from_secs(2);
 /// From a request to the head of its answer. The caller has a clock of its own and hangs up; this ends what it forgot.
 const ANSWER: Duration = Duration::from_secs(3600);
+
+/// What is read of a refused request. An answer that overtakes the body comes with a reset of the HTTP/2 stream, and some
+/// clients then lose the answer; the bodies that clients begin with are smaller than this and come at once.
+const REFUSED_BYTES: usize = 64 * 1024;
+/// And for how long.
+const REFUSED: Duration = Duration::from_secs(1);
 
 /// Headers that belong to one connection (RFC 9110 7.6.1), and those with which a server tells a browser's page from a
 /// client: what we dial is loopback, and says so.
@@ -192,6 +199,7 @@ impl Handler for Proxy {
                 peer.spiffe_id = peer.map(ToString::to_string),
                 reason = outcome.label()
             );
+            let _ = tokio::time::timeout(REFUSED, discard(request.into_body())).await;
             return refusal(status, text);
         }
         match self.forward(request).await {
@@ -268,6 +276,19 @@ fn bounded(body: Incoming) -> StreamedBody {
             Ok(data)
         })
         .boxed()
+}
+
+/// Reads a body to its end, or [`REFUSED_BYTES`] of it.
+async fn discard(body: Incoming) {
+    let mut frames = BodyStream::new(body);
+    let mut left = REFUSED_BYTES;
+    while let Some(Ok(frame)) = frames.next().await {
+        let read = frame.data_ref().map_or(0, Bytes::len);
+        match left.checked_sub(read) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
 }
 
 fn refusal(status: StatusCode, text: &str) -> Response<Body> {
