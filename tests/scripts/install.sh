@@ -10,6 +10,18 @@ tag=$(basename "$("$SCRIPTS/build-static.sh")")
 # Nothing of this machine's Helm is used or changed.
 export HELM_CACHE_HOME=$CACHE/helm HELM_CONFIG_HOME=$CACHE/helm HELM_DATA_HOME=$CACHE/helm
 
+# settle RELEASE: a run that was interrupted leaves its release pending, and Helm then refuses to touch it.
+settle() {
+  local state
+  state=$(helm status "$1" --namespace "$namespace" --output json 2>/dev/null | python3 -c 'import json, sys; print(json.load(sys.stdin)["info"]["status"])' 2>/dev/null || true)
+  case $state in
+  pending-install) helm uninstall "$1" --namespace "$namespace" --wait >/dev/null ;;
+  pending-*) helm rollback "$1" --namespace "$namespace" >/dev/null ;;
+  esac
+}
+
+settle "$release-crds"
+settle "$release"
 step "installing the charts: CRDs, then release $release in namespace $namespace"
 helm upgrade --install --wait --timeout 2m "$release-crds" "$ROOT/charts/agentd-crds" \
   --namespace "$namespace" --create-namespace >/dev/null
