@@ -3,6 +3,7 @@
 
 pub mod account;
 pub mod agent;
+mod apply;
 pub mod callers;
 pub mod destination;
 mod engine;

@@ -24,6 +24,7 @@ pub mod validate;
 use self::build::Objects;
 use self::inputs::Inputs;
 use self::validate::{DeclaredServer, Rejected};
+use super::apply::workload;
 use super::engine::{self, ReconcileError, fetch_workload, for_people, issuer, requeue};
 use super::statuses;
 use super::upkeep::Upkeep;
@@ -164,7 +165,7 @@ async fn act(
             objects = rolling;
         }
     }
-    let deployment = match apply::workload(context, &objects.deployment).await {
+    let deployment = match workload(context, &objects.deployment).await {
         Ok(deployment) => deployment,
         Err(by) => return blocked(by, unresolved, deployment, before()),
     };

@@ -8,7 +8,7 @@ use kube_runtime::reflector::ObjectRef;
 
 use super::build::Objects;
 use crate::context::Context;
-use crate::controllers::agent::apply::no_policy;
+use crate::controllers::apply;
 use crate::owned::{self, OwnedError};
 
 /// What the pod mounts and is reached by. True when the live ConfigMap was written.
@@ -31,23 +31,8 @@ pub(super) async fn surroundings(context: &Context, objects: &Objects) -> Result
     owned::apply(client, metrics, config).await?;
     let live = owned::apply(client, metrics, live).await?;
     owned::apply(client, metrics, service).await?;
-    match network_policy {
-        Some(policy) => {
-            owned::apply(client, metrics, policy).await?;
-        }
-        None => no_policy(context, deployment).await?,
-    }
+    apply::network_policy(context, network_policy.as_ref(), deployment).await?;
     Ok(live.written)
-}
-
-/// The workload, as it then stands.
-///
-/// # Errors
-/// As [`owned::apply`].
-pub(super) async fn workload(context: &Context, deployment: &Deployment) -> Result<Deployment, OwnedError> {
-    Ok(owned::apply(&context.client, &context.metrics, deployment)
-        .await?
-        .live)
 }
 
 /// Takes away what was made for a server that the operator ran and that runs elsewhere now.

@@ -24,6 +24,7 @@ pub mod validate;
 use self::build::Objects;
 use self::inputs::Inputs;
 use self::validate::{Rejected, Validated};
+use super::apply::workload;
 use super::engine::{self, ReconcileError, fetch_workload, for_people, issuer, requeue};
 use super::statuses;
 use super::upkeep::Upkeep;
@@ -183,7 +184,7 @@ async fn act(
             objects = rolling;
         }
     }
-    let deployment = match apply::workload(context, &objects.deployment).await {
+    let deployment = match workload(context, &objects.deployment).await {
         Ok(deployment) => deployment,
         Err(by) => return blocked(by, unresolved, deployment),
     };
