@@ -4,12 +4,16 @@
 //! In a pod it comes in two files: a restart-only half and a reloadable half ([`Document::RELOADABLE`]); a JSON merge
 //! patch (RFC 7396) of the second onto the first gives the whole.
 
+mod connection;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use agentd_base::duration::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use self::connection::{Auth, ClientTls, Connection, OAuth2Auth, StaticAuth};
 
 /// The whole document.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -106,66 +110,6 @@ pub struct ModelEndpoint {
     pub connection: Connection,
 }
 
-/// What any destination may say about its connection. Inlined where something is dialled.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct Connection {
-    /// Header values may hold `{{secret:NAME}}` and `{{secret-file:PATH}}`. A literal under a credential-shaped name
-    /// is refused.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, String>,
-    /// How requests are authenticated.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub auth: Option<Auth>,
-    /// Roots, client certificate, expected SPIFFE ID.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tls: Option<ClientTls>,
-    /// One request (model), or handshake and each list page (MCP). Absent: 60 s.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Duration>,
-    /// TCP and TLS. Absent: 10 s.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub connect_timeout: Option<Duration>,
-}
-
-/// `auth`: exactly one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "snake_case")]
-pub enum Auth {
-    /// A fixed credential.
-    Static(StaticAuth),
-}
-
-/// `auth.static`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StaticAuth {
-    /// Sent as `Authorization: Bearer …`; a secret reference, never a literal.
-    pub bearer: String,
-}
-
-/// `tls` of a client.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct ClientTls {
-    /// PEM roots, added to the bundled ones; read again when the file changes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ca_file: Option<PathBuf>,
-    /// Client certificate chain, PEM.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub client_cert_file: Option<PathBuf>,
-    /// Its key, PEM.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub client_key_file: Option<PathBuf>,
-    /// The name in SNI and in the certificate when it is not the host.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub server_name: Option<String>,
-    /// The server is this SPIFFE ID of our trust domain: mutual TLS with the pod's SVID, no other root. Excludes the
-    /// other keys.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spiffe_id: Option<String>,
-}
-
 /// `mcp`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -176,6 +120,20 @@ pub struct Mcp {
     /// By name. In env and flags a comma-separated list of `name=endpoint`; `--mcp name=endpoint` adds one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<McpServer>,
+    /// When a changed list of tools counts. Absent: `reload`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub tools_refresh: ToolsRefresh,
+}
+
+/// `mcp.tools_refresh`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolsRefresh {
+    /// A change is logged and counts from the next reload on.
+    #[default]
+    Reload,
+    /// A change counts at once.
+    Live,
 }
 
 /// One entry of `mcp.servers`.
@@ -195,12 +153,27 @@ pub struct McpServer {
     /// Globs of the tools that are kept out; it wins over `allow`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
+    /// What its tools are, by glob of their names; a bare list is `{"*": [...]}`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, Vec<Tag>>,
     /// One `tools/call`. Absent: 60 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_timeout: Option<Duration>,
     /// Headers, credentials, TLS, clocks.
     #[serde(flatten)]
     pub connection: Connection,
+}
+
+/// What a tool does with data, as the person who declares its server sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Tag {
+    /// It brings in text that strangers write.
+    UntrustedInput,
+    /// It reads what is not for everybody.
+    Sensitive,
+    /// It carries data out.
+    Egress,
 }
 
 /// `a2a`.
@@ -318,6 +291,9 @@ pub struct Lifecycle {
     /// live ConfigMap of a pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_folder: Option<PathBuf>,
+    /// Reads the configuration files again when they change, as SIGHUP does.
+    #[serde(skip_serializing_if = "is_default")]
+    pub watch_config: bool,
 }
 
 /// `identity`.

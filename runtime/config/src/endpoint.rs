@@ -15,6 +15,8 @@ pub enum Purpose {
         /// `allow_plaintext`.
         allow_plaintext: bool,
     },
+    /// Where an authorization server gives tokens: https, or loopback http.
+    Authorization,
     /// A service of the installation: https only.
     Internal,
 }
@@ -64,9 +66,22 @@ pub fn check(text: &str, purpose: Purpose, place: Place) -> Result<Url, Refused>
             "take it out: it is never sent",
         ));
     }
+    if text.contains(['{', '}']) {
+        return Err(refused(
+            "holds a placeholder or braces",
+            "write the address out: no part of it is filled in",
+        ));
+    }
     let Some(host) = url.host() else {
         return Err(refused("names no host", FORM));
     };
+    if let Host::Domain(name) = host
+        && !name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    {
+        return Err(refused("names a host that no host can be called", FORM));
+    }
     if url.port() == Some(0) {
         return Err(refused("names port 0", "name the port of the server"));
     }
@@ -90,7 +105,15 @@ fn check_scheme(url: &Url, host: &Host<&str>, purpose: Purpose, place: Place) ->
     );
     match (url.scheme(), purpose) {
         ("https", _) => Ok(()),
-        ("http", Purpose::Mcp | Purpose::Model { .. }) if loopback && place == Place::Machine => Ok(()),
+        ("http", Purpose::Mcp | Purpose::Authorization | Purpose::Model { .. })
+            if loopback && place == Place::Machine =>
+        {
+            Ok(())
+        }
+        ("http", Purpose::Authorization) if loopback => Err(refused(
+            "is on the pod's own loopback, where nothing but the agent listens",
+            "name the authorization server by https",
+        )),
         ("http", Purpose::Mcp | Purpose::Model { .. }) if loopback => Err(refused(
             "is on the pod's own loopback, where nothing but the agent listens",
             "name a Service by https, or let the operator run the server (McpServer `deployment`)",
@@ -104,7 +127,7 @@ fn check_scheme(url: &Url, host: &Host<&str>, purpose: Purpose, place: Place) ->
             "is plain http to another host",
             "use https, or allow plaintext for a model server in the cluster (`allow_plaintext`)",
         )),
-        ("http", Purpose::Mcp) => Err(refused(
+        ("http", Purpose::Mcp | Purpose::Authorization) => Err(refused(
             "is plain http to another host",
             "use https; http is for loopback only",
         )),
@@ -207,7 +230,7 @@ mod tests {
     #[test]
     fn the_schemes_by_purpose_and_place() {
         use Place::{Machine, Pod};
-        use Purpose::{Internal, Mcp};
+        use Purpose::{Authorization, Internal, Mcp};
         for (text, purpose, place, allowed) in [
             ("https://mcp.example/mcp", Mcp, Pod, true),
             ("https://10.0.0.1:8443", Mcp, Pod, true),
@@ -231,11 +254,21 @@ mod tests {
             ("http://issuer.ns.svc", Internal, Machine, false),
             ("http://127.0.0.1", Internal, Machine, false),
             ("https://issuer.ns.svc:8443", Internal, Pod, true),
+            ("https://login.example/token", Authorization, Pod, true),
+            ("http://127.0.0.1:9000/token", Authorization, Machine, true),
+            ("http://127.0.0.1:9000/token", Authorization, Pod, false),
+            ("http://login.example/token", Authorization, Machine, false),
+            ("https://169.254.169.254/token", Authorization, Machine, false),
             ("ftp://mcp.example", Mcp, Machine, false),
             ("unix:///run/x", Mcp, Machine, false),
             ("mcp.example", Mcp, Machine, false),
             ("", Mcp, Machine, false),
             ("https://", Mcp, Machine, false),
+            ("https://$HOST/mcp", Mcp, Machine, false),
+            ("https://${HOST}/mcp", Mcp, Machine, false),
+            ("https://mcp.example/{tenant}", Mcp, Machine, false),
+            ("https://mcp.example/{{secret:TENANT}}", Mcp, Machine, false),
+            ("https://bücher.example/mcp", Mcp, Machine, true),
             ("https://me:pw@mcp.example", Mcp, Machine, false),
             ("https://mcp.example/#x", Mcp, Machine, false),
             ("https://169.254.169.254/latest", Mcp, Machine, false),

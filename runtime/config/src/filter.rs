@@ -1,7 +1,11 @@
-//! Which tools of a server are let in. Pure.
+//! Which tools of a server are let in, and what they are tagged with. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use agentd_base::class::{Class, Classified};
 use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use crate::document::Tag;
 
 /// Why a filter is none.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -41,6 +45,26 @@ impl ToolFilter {
     }
 }
 
+/// The tags of one server's tools.
+#[derive(Debug, Clone, Default)]
+pub struct ToolTags(Vec<(GlobSet, Vec<Tag>)>);
+
+impl ToolTags {
+    /// Of `tags` of a server: glob to tags.
+    pub fn new(tags: &BTreeMap<String, Vec<Tag>>) -> Result<Self, FilterError> {
+        let each = tags
+            .iter()
+            .map(|(pattern, tags)| Ok((globs(std::slice::from_ref(pattern))?, tags.clone())));
+        each.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Every tag of the tool, by the name that the server itself uses: the union of what matches.
+    pub fn of(&self, name: &str) -> BTreeSet<Tag> {
+        let matching = self.0.iter().filter(|(globs, _)| globs.is_match(name));
+        matching.flat_map(|(_, tags)| tags.iter().copied()).collect()
+    }
+}
+
 fn globs(patterns: &[String]) -> Result<GlobSet, FilterError> {
     let fault = |pattern: &str, error: &globset::Error| FilterError {
         pattern: agentd_base::text::clip(pattern, 80),
@@ -76,6 +100,22 @@ mod tests {
     #[test]
     fn names_the_pattern_that_is_none() {
         let error = ToolFilter::new(None, &texts(&["ok", "[a"])).unwrap_err();
+        assert_eq!(error.pattern, "[a");
+    }
+
+    #[test]
+    fn a_tool_has_every_tag_that_matches_it() {
+        let tags = BTreeMap::from([
+            ("*".to_owned(), vec![Tag::Sensitive]),
+            ("send_*".to_owned(), vec![Tag::Egress, Tag::Sensitive]),
+            ("*_web".to_owned(), vec![Tag::UntrustedInput]),
+        ]);
+        let tags = ToolTags::new(&tags).unwrap();
+        assert_eq!(tags.of("read"), BTreeSet::from([Tag::Sensitive]));
+        let all = BTreeSet::from([Tag::UntrustedInput, Tag::Sensitive, Tag::Egress]);
+        assert_eq!(tags.of("send_web"), all);
+        assert!(ToolTags::default().of("read").is_empty());
+        let error = ToolTags::new(&BTreeMap::from([("[a".to_owned(), vec![])])).unwrap_err();
         assert_eq!(error.pattern, "[a");
     }
 }

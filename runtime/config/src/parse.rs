@@ -29,13 +29,7 @@ pub(crate) fn text(name: &str, text: &[u8]) -> Result<Value, Fault> {
         .extension()
         .and_then(|extension| extension.to_str())
     {
-        Some("json") => {
-            let mut reader = serde_json::Deserializer::from_str(text);
-            Unique(DEPTH)
-                .deserialize(&mut reader)
-                .and_then(|value| reader.end().map(|()| value))
-                .map_err(|e| e.to_string())
-        }
+        Some("json") => json(text),
         Some("yaml" | "yml") => yaml(text),
         _ => return Err(fault("is neither .json nor .yaml".into(), "name it so")),
     };
@@ -43,11 +37,33 @@ pub(crate) fn text(name: &str, text: &[u8]) -> Result<Value, Fault> {
         Ok(Value::Null) => Ok(Value::Object(Map::new())),
         Ok(value @ Value::Object(_)) => Ok(value),
         Ok(_) => Err(fault("is not a set of keys".into(), "write `key: value` pairs")),
-        Err(problem) => {
-            let line = agentd_base::text::clip(problem.lines().next().unwrap_or_default(), 160);
-            Err(fault(format!("cannot be read ({line})"), "mend it there"))
-        }
+        Err(problem) => Err(fault(
+            format!("cannot be read ({})", first_line(&problem)),
+            "mend it there",
+        )),
     }
+}
+
+/// The value of a variable's or flag's text: JSON or YAML. What is wrong is one line.
+pub(crate) fn inline(text: &str) -> Result<Value, String> {
+    if text.len() > DOCUMENT_BYTES {
+        return Err(format!("is larger than {DOCUMENT_BYTES} bytes"));
+    }
+    // JSON first: what is not JSON may still be YAML, but a key that is written twice is so in both.
+    let value = json(text).or_else(|_| yaml(text));
+    value.map_err(|problem| first_line(&problem))
+}
+
+fn first_line(problem: &str) -> String {
+    agentd_base::text::clip(problem.lines().next().unwrap_or_default(), 160)
+}
+
+fn json(text: &str) -> Result<Value, String> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    Unique(DEPTH)
+        .deserialize(&mut reader)
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(|error| error.to_string())
 }
 
 fn yaml(text: &str) -> Result<Value, String> {
@@ -66,6 +82,11 @@ pub(crate) fn expand(document: &mut Value) -> Result<(), Fault> {
     if let Some(list) = document.pointer_mut("/mcp/servers") {
         split(list);
         each_text(list, server)?;
+        for entry in list.as_array_mut().into_iter().flatten() {
+            if let Some(tags @ Value::Array(_)) = entry.get_mut("tags") {
+                *tags = Value::Object([("*".to_owned(), tags.take())].into_iter().collect());
+            }
+        }
     }
     Ok(())
 }

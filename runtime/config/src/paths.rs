@@ -21,7 +21,7 @@ pub const RESERVED: [&str; 6] = [
     "AGENTD_POD_IP",
 ];
 /// Short flags and the paths they set.
-pub const ALIASES: [(&str, &str); 9] = [
+pub const ALIASES: [(&str, &str); 10] = [
     ("instruction", "agent.instruction"),
     ("prompt", "agent.prompt"),
     ("intelligence", "intelligence.endpoints"),
@@ -31,6 +31,7 @@ pub const ALIASES: [(&str, &str); 9] = [
     ("deadline", "limits.run.deadline"),
     ("listen", "a2a.listen"),
     ("log-level", "observability.log_level"),
+    ("watch-config", "lifecycle.watch_config"),
 ];
 
 /// What a leaf's text is read as.
@@ -46,9 +47,9 @@ pub enum Kind {
     Duration,
     /// One of these words.
     Choice(Vec<String>),
-    /// JSON (`[…]`), or entries with commas between them.
+    /// JSON or YAML (`[…]`, or `- …` lines), or entries with commas between them.
     List,
-    /// JSON (`{…}`).
+    /// JSON or YAML (`{…}`).
     Map,
 }
 
@@ -96,10 +97,11 @@ impl Leaf {
                 .parse::<bool>()
                 .map(Value::from)
                 .map_err(|_| fault("true or false", "write true or false")),
-            Kind::List if !text.trim_start().starts_with('[') => Ok(Value::String(text.to_owned())),
-            Kind::List | Kind::Map => {
-                serde_json::from_str(text).map_err(|_| fault("JSON", "write JSON, or use a file"))
-            }
+            Kind::List if !text.trim_start().starts_with(['[', '-']) => Ok(Value::String(text.to_owned())),
+            Kind::List | Kind::Map => crate::parse::inline(text).map_err(|problem| {
+                let problem = format!("cannot be read in {source} ({problem})");
+                Fault::new(self.path.clone(), problem, "write JSON or YAML, or use a file")
+            }),
         }
     }
 }

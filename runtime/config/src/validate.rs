@@ -11,10 +11,10 @@ use agentd_base::limit::{INSTRUCTION_BYTES, SERVERS};
 
 pub use bridge::validate_bridge;
 
-use crate::document::{Document, Identity, Report, StoreKind};
+use crate::document::{Auth, Document, Identity, Report, StoreKind};
 use crate::endpoint::{self, Place, Purpose};
 use crate::fault::Fault;
-use crate::filter::ToolFilter;
+use crate::filter::{ToolFilter, ToolTags};
 use crate::secret;
 use crate::shape::is_plain;
 use crate::spiffe;
@@ -122,7 +122,14 @@ fn intelligence(document: &Document, place: Place, faults: &mut Vec<Fault>) {
             allow_plaintext: model.allow_plaintext,
         };
         let url = address(&format!("{key}.url"), &model.url, purpose, place, faults);
-        connection::check(&key, &model.connection, url.as_ref(), document, faults);
+        if let Some(Auth::OAuth2(_)) = &model.connection.auth {
+            faults.push(Fault::new(
+                format!("{key}.auth.oauth2"),
+                "is for MCP servers only: no model endpoint is dialled with it yet",
+                "use auth.static",
+            ));
+        }
+        connection::check(&key, &model.connection, url.as_ref(), place, document, faults);
     }
 }
 
@@ -167,8 +174,15 @@ fn mcp(document: &Document, place: Place, faults: &mut Vec<Fault>) {
                 ));
             }
         }
+        if let Err(error) = ToolTags::new(&server.tags) {
+            faults.push(Fault::new(
+                format!("{key}.tags"),
+                error.to_string(),
+                "write a name, or a pattern such as read_*",
+            ));
+        }
         connection::positive(&format!("{key}.call_timeout"), server.call_timeout, faults);
-        connection::check(&key, &server.connection, url.as_ref(), document, faults);
+        connection::check(&key, &server.connection, url.as_ref(), place, document, faults);
     }
 }
 

@@ -37,7 +37,30 @@ fn connection() -> impl Strategy<Value = Connection> {
             spiffe_id,
         },
     );
-    let auth = word().prop_map(|bearer| Auth::Static(StaticAuth { bearer }));
+    let oauth2 = (
+        word(),
+        of(word()),
+        vec(word(), 0..3),
+        of(word()),
+        of(word()),
+        of(word()),
+    )
+        .prop_map(
+            |(client_id, client_secret, scopes, token_endpoint, issuer, resource)| {
+                Auth::OAuth2(OAuth2Auth {
+                    client_id,
+                    client_secret,
+                    scopes,
+                    token_endpoint,
+                    issuer,
+                    resource,
+                })
+            },
+        );
+    let auth = prop_oneof![
+        word().prop_map(|bearer| Auth::Static(StaticAuth { bearer })),
+        oauth2
+    ];
     (
         btree_map(word(), word(), 0..3),
         of(auth),
@@ -66,14 +89,17 @@ fn endpoint() -> impl Strategy<Value = ModelEndpoint> {
 }
 
 fn server() -> impl Strategy<Value = McpServer> {
-    let lists = (of(vec(word(), 0..3)), vec(word(), 0..3));
+    let tag = prop_oneof![Just(Tag::UntrustedInput), Just(Tag::Sensitive), Just(Tag::Egress)];
+    let tags = btree_map(word(), vec(tag, 0..3), 0..3);
+    let lists = (of(vec(word(), 0..3)), vec(word(), 0..3), tags);
     (word(), word(), of(word()), lists, duration(), connection()).prop_map(
-        |(name, endpoint, ns, (allow, exclude), call_timeout, connection)| McpServer {
+        |(name, endpoint, ns, (allow, exclude, tags), call_timeout, connection)| McpServer {
             name,
             endpoint,
             ns,
             allow,
             exclude,
+            tags,
             call_timeout,
             connection,
         },
@@ -126,12 +152,12 @@ prop_compose! {
     fn document()(
         (name, instruction, prompt) in (of(word()), of(word()), of(word())),
         (endpoints, model) in (vec(endpoint(), 0..3), of(word())),
-        (default_timeout, servers) in (duration(), vec(server(), 0..3)),
+        (default_timeout, servers, live) in (duration(), vec(server(), 0..3), any::<bool>()),
         a2a in a2a(),
         kind in of(prop_oneof![Just(StoreKind::File), Just(StoreKind::Memory)]),
         (path, tls_ca, live_folder) in (of(word()), of(word()), of(word())),
         (steps, tokens, deadline) in (of(1u32..9), of(1u64..9), duration()),
-        drain_timeout in duration(),
+        (drain_timeout, watch_config) in (duration(), any::<bool>()),
         (identity, report) in pod(),
         log_level in of(prop_oneof![Just(LogLevel::Error), Just(LogLevel::Info), Just(LogLevel::Debug)]),
         metrics in of(1u16..9),
@@ -139,11 +165,15 @@ prop_compose! {
         Document {
             agent: Agent { name, instruction, prompt },
             intelligence: Intelligence { endpoints, model },
-            mcp: Mcp { default_timeout, servers },
+            mcp: Mcp {
+                default_timeout,
+                servers,
+                tools_refresh: if live { ToolsRefresh::Live } else { ToolsRefresh::Reload },
+            },
             a2a,
             store: Store { kind, path: path.map(Into::into) },
             limits: Limits { run: RunLimits { steps, tokens, deadline } },
-            lifecycle: Lifecycle { drain_timeout, live_folder: live_folder.map(Into::into) },
+            lifecycle: Lifecycle { drain_timeout, live_folder: live_folder.map(Into::into), watch_config },
             identity,
             report,
             security: Security { tls_ca: tls_ca.map(Into::into) },

@@ -15,7 +15,7 @@ use agentd_config::paths::{self, Kind};
 /// A leaf, a text of it as a variable or flag holds it, and the document that comes of it.
 type Row = (&'static str, &'static str, fn(&mut Document));
 
-const ROWS: [Row; 30] = [
+const ROWS: [Row; 32] = [
     ("agent.name", "triage", |d| d.agent.name = Some("triage".into())),
     ("agent.instruction", "be kind", |d| {
         d.agent.instruction = Some("be kind".into())
@@ -40,6 +40,9 @@ const ROWS: [Row; 30] = [
             endpoint,
             ..McpServer::default()
         }];
+    }),
+    ("mcp.tools_refresh", "live", |d| {
+        d.mcp.tools_refresh = ToolsRefresh::Live
     }),
     ("a2a.listen", "https://0.0.0.0:8443", |d| {
         d.a2a.listen = Some("https://0.0.0.0:8443".into())
@@ -74,6 +77,9 @@ const ROWS: [Row; 30] = [
     }),
     ("lifecycle.live_folder", "/live", |d| {
         d.lifecycle.live_folder = Some("/live".into())
+    }),
+    ("lifecycle.watch_config", "true", |d| {
+        d.lifecycle.watch_config = true
     }),
     ("identity.trust_domain", "td", |d| {
         identity(d).trust_domain = "td".into()
@@ -215,7 +221,9 @@ fn every_key_of_an_entry_is_parsed_into_its_field() {
       "intelligence": {"endpoints": [{"name": "n", "url": "u", "allow_plaintext": true, "headers": {"A": "b"},
         "auth": {"static": {"bearer": "{{secret:X}}"}}, "tls": {"ca_file": "/ca"}, "timeout": "1s", "connect_timeout": "2s"}]},
       "mcp": {"servers": [{"name": "s", "endpoint": "e", "ns": "p", "allow": [], "exclude": ["x"], "call_timeout": "3s",
-        "headers": {"C": "d"}, "auth": {"static": {"bearer": "{{secret-file:/f}}"}}, "timeout": 4, "connect_timeout": 5,
+        "tags": {"*": ["sensitive"], "send_*": ["egress", "untrusted_input"]},
+        "headers": {"C": "d"}, "auth": {"oauth2": {"client_id": "i", "client_secret": "{{secret-file:/f}}", "scopes": ["a"],
+        "token_endpoint": "t", "issuer": "u", "resource": "r"}}, "timeout": 4, "connect_timeout": 5,
         "tls": {"client_cert_file": "/c", "client_key_file": "/k", "server_name": "h", "spiffe_id": "i"}}]}
     }"#;
     let document: Document = serde_json::from_str(text).unwrap();
@@ -242,10 +250,22 @@ fn every_key_of_an_entry_is_parsed_into_its_field() {
         ns: Some("p".into()),
         allow: Some(vec![]),
         exclude: vec!["x".into()],
+        tags: [
+            ("*".to_owned(), vec![Tag::Sensitive]),
+            ("send_*".to_owned(), vec![Tag::Egress, Tag::UntrustedInput]),
+        ]
+        .into(),
         call_timeout: Some(Duration::secs(3)),
         connection: Connection {
             headers: [("C".to_owned(), "d".to_owned())].into(),
-            auth: bearer("{{secret-file:/f}}"),
+            auth: Some(Auth::OAuth2(OAuth2Auth {
+                client_id: "i".into(),
+                client_secret: Some("{{secret-file:/f}}".into()),
+                scopes: vec!["a".into()],
+                token_endpoint: Some("t".into()),
+                issuer: Some("u".into()),
+                resource: Some("r".into()),
+            })),
             tls: Some(ClientTls {
                 ca_file: None,
                 client_cert_file: Some("/c".into()),

@@ -176,7 +176,7 @@ fn servers_and_endpoints_have_short_forms() {
 fn an_unknown_key_is_refused_with_file_path_and_allowed_keys() {
     let setup = setup().file(
         "a.yaml",
-        "agnet: {}\nlimits: { run: { step: 1 } }\nmcp: { servers: [{ name: fs, endpoint: 'https://x', endpoitn: y }, { name: 7 }] }\nintelligence: { endpoints: [{ url: 'https://x', auth: { oauth: {} }, tls: { ca: /x } }] }",
+        "agnet: {}\nlimits: { run: { step: 1 } }\nmcp: { servers: [{ name: fs, endpoint: 'https://x', endpoitn: y }, { name: 7 }] }\nintelligence: { endpoints: [{ url: 'https://x', auth: { basic: {} }, tls: { ca: /x } }] }",
     );
     insta::assert_snapshot!(setup.lines().join("\n"));
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use agentd_base::class::{Class, Classified as _};
 use agentd_config::Document;
-use agentd_config::document::{Auth, ClientTls, McpServer, ModelEndpoint, StaticAuth};
+use agentd_config::document::{Auth, ClientTls, McpServer, ModelEndpoint, OAuth2Auth, StaticAuth};
 use agentd_config::secret::{
     SecretError, SecretSource, SystemSecrets, Template, TemplateError, missing_secrets, secret_files,
 };
@@ -194,6 +194,11 @@ fn document(folder: &Path) -> Document {
         .connection
         .headers
         .insert("Y".into(), "plain {{secret:VAR}}".into());
+    server.connection.auth = Some(Auth::OAuth2(OAuth2Auth {
+        client_id: "agent".into(),
+        client_secret: Some(reference("s/oauth")),
+        ..OAuth2Auth::default()
+    }));
     server.connection.tls = Some(ClientTls {
         client_cert_file: Some(file("s/tls.crt")),
         client_key_file: Some(file("s/tls.key")),
@@ -207,7 +212,7 @@ fn document(folder: &Path) -> Document {
 fn the_files_of_a_document_and_the_missing_ones() {
     let folder = tempfile::tempdir().unwrap();
     let document = document(folder.path());
-    let mut expected: Vec<PathBuf> = ["i/text", "m/key", "s/header", "s/tls.crt", "s/tls.key"]
+    let mut expected: Vec<PathBuf> = ["i/text", "m/key", "s/header", "s/oauth", "s/tls.crt", "s/tls.key"]
         .map(|name| folder.path().join(name))
         .into();
     expected.push("/etc/ca/x".into());
@@ -215,6 +220,6 @@ fn the_files_of_a_document_and_the_missing_ones() {
     assert_eq!(secret_files(&document), expected);
     std::fs::create_dir(folder.path().join("s")).unwrap();
     std::fs::write(folder.path().join("s/header"), "x").unwrap();
-    let missing = ["i/text", "m/key", "s/tls.crt", "s/tls.key"];
+    let missing = ["i/text", "m/key", "s/oauth", "s/tls.crt", "s/tls.key"];
     assert_eq!(missing_secrets(&document, folder.path()), missing);
 }

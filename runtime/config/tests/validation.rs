@@ -48,6 +48,14 @@ fn dev() -> Value {
     document
 }
 
+/// `auth.oauth2`, valid but for these keys.
+fn oauth2(keys: Value) -> Value {
+    let mut client = json!({"client_id": "triage", "client_secret": "{{secret-file:/etc/agentd/secrets/k/oauth}}",
+        "scopes": ["files:read"], "token_endpoint": "https://login.example/token"});
+    agentd_config::reload::merge_patch(&mut client, &keys);
+    json!({ "oauth2": client })
+}
+
 fn lines(document: &Value, place: Place) -> Vec<String> {
     let document: Document = serde_json::from_value(document.clone()).unwrap();
     validate(&document, place)
@@ -70,6 +78,19 @@ fn the_three_shapes_are_valid() {
     assert_eq!(lines(&pod(), Place::Pod), Vec::<String>::new());
     assert_eq!(lines(&one_shot(), Place::Machine), Vec::<String>::new());
     assert_eq!(lines(&dev(), Place::Machine), Vec::<String>::new());
+    let mut document = pod();
+    put(
+        &mut document,
+        "/mcp/servers/1/auth",
+        oauth2(json!({"issuer": "https://login.example", "resource": "urn:x:mcp"})),
+    );
+    assert_eq!(lines(&document, Place::Pod), Vec::<String>::new());
+    put(
+        &mut document,
+        "/mcp/servers/1/auth",
+        json!({"oauth2": {"client_id": "triage"}}),
+    );
+    assert_eq!(lines(&document, Place::Pod), Vec::<String>::new());
 }
 
 /// A valid document, where it is used, a place in it, and what spoils it there.
@@ -116,6 +137,19 @@ fn every_rule_bites() {
         ("/mcp/servers/1/headers", json!({"Host": "v"})),
         ("/mcp/servers/1/headers", json!({"X-A": "a\r\nB: c"})),
         ("/mcp/servers/1/headers", json!({"X-A": "{{config.X}}"})),
+        ("/mcp/servers/1/tags", json!({"[a": ["sensitive"]})),
+        ("/mcp/servers/1/auth", oauth2(json!({"client_id": ""}))),
+        ("/mcp/servers/1/auth", oauth2(json!({"client_id": "a\nb"}))),
+        ("/mcp/servers/1/auth", oauth2(json!({"client_secret": "hunter2"}))),
+        ("/mcp/servers/1/auth", oauth2(json!({"client_secret": "{{secret:}}"}))),
+        ("/mcp/servers/1/auth", oauth2(json!({"scopes": ["files:read", "a b"]}))),
+        ("/mcp/servers/1/auth", oauth2(json!({"scopes": vec!["s"; 65]}))),
+        ("/mcp/servers/1/auth", oauth2(json!({"token_endpoint": "http://login.example/token"}))),
+        ("/mcp/servers/1/auth", oauth2(json!({"token_endpoint": "http://127.0.0.1/token"}))),
+        ("/mcp/servers/1/auth", oauth2(json!({"token_endpoint": "https://me:hunter2@login.example/token"}))),
+        ("/mcp/servers/1/auth", oauth2(json!({"issuer": "login.example"}))),
+        ("/mcp/servers/1/auth", oauth2(json!({"resource": "mcp"}))),
+        ("/intelligence/endpoints/0/auth", oauth2(json!({}))),
         ("/mcp/servers/1/tls", json!({"client_cert_file": "/c"})),
         ("/mcp/servers/1/tls", json!({"server_name": "a b"})),
         ("/mcp/servers/1/tls", json!({"spiffe_id": "web"})),

@@ -91,6 +91,11 @@ impl Outbound {
                 confidential.push(bearer.clone());
                 Some(Arc::new(StaticSigner::bearer(bearer)))
             }
+            Some(Auth::OAuth2(_)) => {
+                return Err(NetError::Invalid(
+                    "auth.oauth2 cannot be used here; use auth.static".into(),
+                ));
+            }
         };
         let timeouts = Timeouts {
             connect: connection.connect_timeout(),

@@ -41,6 +41,13 @@ pub fn validate_bridge(document: &BridgeDocument) -> Vec<Fault> {
     }
     identity(&document.identity, &mut faults);
     check_report(&document.report, Some(&document.identity), &mut faults);
+    if document.lifecycle.watch_config {
+        faults.push(Fault::new(
+            "lifecycle.watch_config",
+            "has no effect: all that a bridge takes up stands in its live folder",
+            "take it out",
+        ));
+    }
     connection::positive(
         "lifecycle.drain_timeout",
         document.lifecycle.drain_timeout,

@@ -3,8 +3,9 @@
 use agentd_base::duration::Duration;
 use url::Url;
 
-use super::spiffe_id;
-use crate::document::{Auth, ClientTls, Connection, Document};
+use super::{address, spiffe_id};
+use crate::document::{Auth, ClientTls, Connection, Document, OAuth2Auth};
+use crate::endpoint::{Place, Purpose};
 use crate::fault::Fault;
 use crate::header;
 use crate::secret::Template;
@@ -13,12 +14,17 @@ use crate::secret::Template;
 const VALUE_BYTES: usize = 8 * 1024;
 /// Servers refuse more; so do proxies.
 const HEADERS: usize = 64;
+/// Authorization servers name few; the request must stay one line.
+const SCOPES: usize = 64;
+/// A client's name or a scope.
+const WORD_BYTES: usize = 1024;
 const REFERENCE: &str = "write {{secret:NAME}} or {{secret-file:PATH}}";
 
 pub(super) fn check(
     key: &str,
     connection: &Connection,
     url: Option<&Url>,
+    place: Place,
     document: &Document,
     faults: &mut Vec<Fault>,
 ) {
@@ -38,13 +44,10 @@ pub(super) fn check(
             faults,
         );
     }
-    if let Some(Auth::Static(fixed)) = &connection.auth {
-        let key = format!("{key}.auth.static.bearer");
-        if let Some(template) = template(&key, &fixed.bearer, faults)
-            && !template.has_reference()
-        {
-            faults.push(Fault::new(key, "is a literal, not a secret reference", REFERENCE));
-        }
+    match &connection.auth {
+        Some(Auth::Static(fixed)) => referenced(&format!("{key}.auth.static.bearer"), &fixed.bearer, faults),
+        Some(Auth::OAuth2(client)) => check_oauth2(&format!("{key}.auth.oauth2"), client, place, faults),
+        None => {}
     }
     if let Some(tls) = &connection.tls {
         check_tls(&format!("{key}.tls"), tls, url, document, faults);
@@ -87,6 +90,67 @@ fn check_header(key: &str, name: &str, value: &str, connection: &Connection, fau
             key,
             "is a literal under a name that holds credentials",
             REFERENCE,
+        ));
+    }
+}
+
+/// A credential: it refers to a secret, and holds none.
+fn referenced(key: &str, text: &str, faults: &mut Vec<Fault>) {
+    if let Some(template) = template(key, text, faults)
+        && !template.has_reference()
+    {
+        faults.push(Fault::new(key, "is a literal, not a secret reference", REFERENCE));
+    }
+}
+
+fn check_oauth2(key: &str, client: &OAuth2Auth, place: Place, faults: &mut Vec<Fault>) {
+    let OAuth2Auth {
+        client_id,
+        client_secret,
+        scopes,
+        token_endpoint,
+        issuer,
+        resource,
+    } = client;
+    let printable = |c: char| c == ' ' || c.is_ascii_graphic();
+    if client_id.is_empty() || client_id.len() > WORD_BYTES || !client_id.chars().all(printable) {
+        faults.push(Fault::new(
+            format!("{key}.client_id"),
+            "is empty, too long, or holds what a client ID may not",
+            "write the ID that the authorization server gave, printable ASCII",
+        ));
+    }
+    if let Some(secret) = client_secret {
+        referenced(&format!("{key}.client_secret"), secret, faults);
+    }
+    // RFC 6749 section 3.3.
+    let in_scope = |c: char| c.is_ascii_graphic() && c != '"' && c != '\\';
+    let is_scope = |text: &String| !text.is_empty() && text.len() <= WORD_BYTES && text.chars().all(in_scope);
+    if scopes.len() > SCOPES || !scopes.iter().all(is_scope) {
+        faults.push(Fault::new(
+            format!("{key}.scopes"),
+            "holds too many, or one that is no scope",
+            format!("write at most {SCOPES}, each one word without quotes, such as files:read"),
+        ));
+    }
+    for (name, url) in [("token_endpoint", token_endpoint), ("issuer", issuer)] {
+        if let Some(url) = url {
+            address(
+                &format!("{key}.{name}"),
+                url,
+                Purpose::Authorization,
+                place,
+                faults,
+            );
+        }
+    }
+    if let Some(resource) = resource
+        && !Url::parse(resource).is_ok_and(|url| url.fragment().is_none())
+    {
+        faults.push(Fault::new(
+            format!("{key}.resource"),
+            "is not an absolute URI without a fragment",
+            "write such as https://mcp.example/mcp",
         ));
     }
 }
