@@ -16,14 +16,16 @@ use crate::body::{Body, Deadline};
 use crate::destination::Destination;
 use crate::error::{NetError, Phase};
 use crate::fault::{self, Trust};
-use crate::options::{Options, Replay};
+use crate::options::{Options, Redirects, Replay};
 use crate::redact::Redactor;
 use crate::resolve::{SharedLookup, SystemLookup, resolve};
-use crate::sign::header_value;
+use crate::sign::{Refusal, header_value};
 use crate::tls::{Tls, TlsMode};
 
 /// Redirects in a row; a canonical path is one, a moved one two.
 const REDIRECTS: usize = 3;
+/// How often a refused request may be signed again, whatever its signer says: a token, then one with more rights.
+const SIGNED_AGAIN: u32 = 4;
 /// Idle connections kept for a destination, and for how long. A connection that the server closes is dropped at once.
 const IDLE_CONNECTIONS: usize = 8;
 const IDLE_TIME: Duration = Duration::from_secs(90);
@@ -129,7 +131,10 @@ impl HttpClient {
         let (parts, body) = request.into_parts();
         let mut url = self.target(&parts.uri)?;
         for _ in 0..=REDIRECTS {
-            let response = self.exchange(&url, &parts, &body, started).await?;
+            let response = self.accepted(&url, &parts, &body, started).await?;
+            if Redirects::returned(&parts) {
+                return self.take(response, started);
+            }
             match self.next_hop(&url, &response)? {
                 None => return self.take(response, started),
                 Some(next) => url = next,
@@ -177,14 +182,51 @@ impl HttpClient {
         Ok(url)
     }
 
-    /// One request and, where that is safe, a second try of it.
-    async fn exchange(
+    /// One request, signed again for as long as the server refuses it and its signer knows better.
+    async fn accepted(
         &self,
         url: &Url,
         parts: &request::Parts,
         body: &Bytes,
         started: Instant,
     ) -> Result<reqwest::Response, NetError> {
+        let mut round = 0;
+        loop {
+            let (response, sent) = self.exchange(url, parts, body, started).await?;
+            let refused = matches!(
+                response.status(),
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+            );
+            let Some(signer) = self
+                .0
+                .options
+                .signer
+                .as_ref()
+                .filter(|_| refused && round < SIGNED_AGAIN)
+            else {
+                return Ok(response);
+            };
+            let refusal = Refusal {
+                sent: &sent,
+                status: response.status(),
+                headers: response.headers(),
+                round,
+            };
+            if !signer.refused(&refusal).await? {
+                return Ok(response);
+            }
+            round += 1;
+        }
+    }
+
+    /// One request and, where that is safe, a second try of it; with the headers that it had in the end.
+    async fn exchange(
+        &self,
+        url: &Url,
+        parts: &request::Parts,
+        body: &Bytes,
+        started: Instant,
+    ) -> Result<(reqwest::Response, HeaderMap), NetError> {
         let first = self.once(url, parts, body, started).await;
         match first {
             Err(NetError::Interrupted { .. }) if Replay::allows(parts) => {
@@ -200,7 +242,7 @@ impl HttpClient {
         parts: &request::Parts,
         body: &Bytes,
         started: Instant,
-    ) -> Result<reqwest::Response, NetError> {
+    ) -> Result<(reqwest::Response, HeaderMap), NetError> {
         let mut parts = parts.clone();
         parts.uri = url
             .as_str()
@@ -210,8 +252,9 @@ impl HttpClient {
         if let Some(signer) = &self.0.options.signer {
             signer.sign(&mut parts, body).await?;
         }
-        self.dispatch(url, parts, reqwest::Body::from(body.clone()), started)
-            .await
+        let sent = parts.headers.clone();
+        let body = reqwest::Body::from(body.clone());
+        Ok((self.dispatch(url, parts, body, started).await?, sent))
     }
 
     fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), NetError> {

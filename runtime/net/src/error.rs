@@ -68,6 +68,15 @@ pub enum NetError {
     /// A header, secret, certificate file or signer of ours is unusable.
     #[error("{0}")]
     Credential(String),
+    /// No token for the request: the authorization server is away, refuses us, or is not to be found. Names its URL and
+    /// what was seen, never a secret.
+    #[error("{message}")]
+    Authorization {
+        /// One line.
+        message: String,
+        /// Who must act.
+        class: Class,
+    },
     /// The request or its options make no sense: a bug of ours or a bad value that validation let through.
     #[error("{0}")]
     Invalid(String),
@@ -107,6 +116,7 @@ impl NetError {
             | Self::Interrupted { .. }
             | Self::TooLarge { .. }
             | Self::Credential(_)
+            | Self::Authorization { .. }
             | Self::Invalid(_) => false,
         }
     }
@@ -117,6 +127,7 @@ impl Classified for NetError {
         match self {
             Self::Refused(_) | Self::Invalid(_) => Class::Invalid,
             Self::Credential(_) => Class::Denied,
+            Self::Authorization { class, .. } => *class,
             Self::Resolve { .. }
             | Self::Connect { .. }
             | Self::Tls { .. }

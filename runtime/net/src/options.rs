@@ -87,3 +87,18 @@ impl Replay {
         }
     }
 }
+
+/// What happens to a redirect. Put it into the request's extensions; absent, one on the same origin is followed and any
+/// other is an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redirects {
+    /// The response is the caller's, who decides by rules of its own.
+    Returned,
+}
+
+impl Redirects {
+    /// Whether the caller wants to see redirects.
+    pub(crate) fn returned(parts: &request::Parts) -> bool {
+        parts.extensions.get::<Self>() == Some(&Self::Returned)
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
-use http::{HeaderName, HeaderValue, request};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, request};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error::NetError;
@@ -18,6 +18,28 @@ pub type SecretValue = Arc<dyn Fn() -> Result<SecretString, String> + Send + Syn
 pub trait RequestSigner: Send + Sync {
     /// Adds what the server wants to see.
     async fn sign(&self, parts: &mut request::Parts, body: &Bytes) -> Result<(), NetError>;
+
+    /// The server refused what was signed: a 401 or 403. True where [`RequestSigner::sign`] would sign it better now,
+    /// and the request goes out again: it was refused, so not even an unsafe one was carried out.
+    ///
+    /// # Errors
+    /// When what it takes to sign better cannot be had; the caller gets this in place of the refusal.
+    async fn refused(&self, _: &Refusal<'_>) -> Result<bool, NetError> {
+        Ok(false)
+    }
+}
+
+/// A request that the server refused.
+#[derive(Debug)]
+pub struct Refusal<'a> {
+    /// Headers of the request as it was signed.
+    pub sent: &'a HeaderMap,
+    /// 401 or 403.
+    pub status: StatusCode,
+    /// Headers of the answer; `WWW-Authenticate` says what is missing.
+    pub headers: &'a HeaderMap,
+    /// How often this request was signed again already.
+    pub round: u32,
 }
 
 /// `Authorization: Bearer …` with a fixed credential.

@@ -4,5 +4,6 @@ mod client;
 mod issuer;
 mod peer;
 mod redirect;
+mod refusal;
 mod session;
 mod trust;
