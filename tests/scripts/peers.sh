@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# peers.sh npm|python|tools: installs programs that we did not write, at the versions pinned in tests/peers, and
-# prints the folder: the one that holds node_modules, or the one of the Python environment.
+# peers.sh KIND: installs programs that we did not write, at the versions pinned in tests/peers, and prints the folder.
+#   npm, mcp-npm, conformance  the one that holds node_modules
+#   python, mcp-python, tools  a Python environment
+#   mcp-old                    a Python environment, and in it a folder for each release of releases.txt
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -19,19 +21,40 @@ venv() {
   /usr/bin/python3 -m venv "$folder"
   "$folder/bin/pip" install --disable-pip-version-check --quiet --only-binary :all: -r "$requirements"
 }
+# The releases share what they need; each has a folder of its own for PYTHONPATH.
+old_releases() {
+  local folder=$1 peers=$2 release
+  venv "$folder" "$peers/requirements.txt"
+  while read -r release; do
+    "$folder/bin/pip" install --disable-pip-version-check --quiet --only-binary :all: --no-deps \
+      --target "$folder/${release#*==}" "$release"
+  done <"$peers/releases.txt"
+  "$folder/bin/python" -m compileall -q "$folder"
+}
+npm_packages() {
+  local folder=$1 peers=$2
+  cp "$peers"/package*.json "$folder/"
+  npm ci --prefix "$folder" --no-audit --no-fund --ignore-scripts
+}
 
 once "peers-$kind"
+peers=$ROOT/tests/peers/$kind
 case $kind in
-npm)
-  folder=$CACHE/peers/npm-$(content_key tests/peers/npm/package-lock.json)
+npm | mcp-npm | conformance)
+  folder=$CACHE/peers/$kind-$(content_key "tests/peers/$kind/package-lock.json")
   if ! ready "$folder"; then
-    cp "$ROOT"/tests/peers/npm/package*.json "$folder/"
-    logged "fetching the npm peers: MCP's reference server, the scripted model server, node (half a minute)" \
-      npm ci --prefix "$folder" --no-audit --no-fund --ignore-scripts
+    logged "fetching the npm packages of tests/peers/$kind (half a minute)" npm_packages "$folder" "$peers"
     touch "$folder/done"
   fi
   ;;
-python | tools)
+mcp-old)
+  folder=$CACHE/peers/$kind-$(content_key tests/peers/mcp-old/{requirements,releases}.txt)
+  if ! ready "$folder"; then
+    logged "fetching old releases of MCP's Python SDK (half a minute)" old_releases "$folder" "$peers"
+    touch "$folder/done"
+  fi
+  ;;
+python | mcp-python | tools)
   requirements=$ROOT/tests/peers/$kind/requirements.txt
   folder=$CACHE/peers/$kind-$(content_key "tests/peers/$kind/requirements.txt")
   if ! ready "$folder"; then
@@ -39,6 +62,6 @@ python | tools)
     touch "$folder/done"
   fi
   ;;
-*) die "usage: peers.sh npm|python|tools" ;;
+*) die "usage: peers.sh npm|mcp-npm|conformance|python|mcp-python|mcp-old|tools" ;;
 esac
 echo "$folder"
