@@ -57,6 +57,8 @@ impl fmt::Display for Duration {
         let seconds = millis / 1000;
         match seconds {
             0 => write!(f, "0s"),
+            // Days too: what is written must be read again, and nine digits of days are eleven of hours.
+            s if s % 86_400 == 0 => write!(f, "{}d", s / 86_400),
             s if s % 3600 == 0 => write!(f, "{}h", s / 3600),
             s if s % 60 == 0 => write!(f, "{}m", s / 60),
             s => write!(f, "{s}s"),
@@ -111,7 +113,35 @@ impl schemars::JsonSchema for Duration {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(text in "[0-9]{1,9}(ms|s|m|h|d)?") {
+            let duration: Duration = text.parse().unwrap();
+            let written = duration.to_string();
+            prop_assert_eq!(written.parse::<Duration>(), Ok(duration), "{} is written as {}", text, written);
+            let json = serde_json::to_string(&duration).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Duration>(&json).unwrap(), duration);
+        }
+    }
+
+    #[test]
+    fn the_longest_ones_are_read_again() {
+        for text in [
+            "41666667d",
+            "999999999d",
+            "999999999h",
+            "999999999m",
+            "999999999ms",
+            "999999999",
+        ] {
+            let duration: Duration = text.parse().unwrap();
+            assert_eq!(duration.to_string().parse(), Ok(duration), "{text}");
+        }
+    }
 
     #[test]
     fn texts_and_back() {
@@ -125,7 +155,7 @@ mod tests {
             assert_eq!(duration.0.as_millis(), millis);
             assert_eq!(duration.to_string(), text);
         }
-        assert_eq!("1d".parse::<Duration>().unwrap().to_string(), "24h");
+        assert_eq!("24h".parse::<Duration>().unwrap().to_string(), "1d");
         assert_eq!(
             serde_json::from_str::<Duration>("90").unwrap(),
             Duration::secs(90)
