@@ -80,7 +80,7 @@ fn router() -> (Router, Arc<Scripted>) {
             name: name.into(),
             description: Some(format!("{name}\u{7}\n{}", "x".repeat(2000))),
             input_schema: serde_json::from_value(json!({"type": "object"})).unwrap(),
-            digest: String::new(),
+            ..Tool::default()
         })
         .into();
     let catalogue = Catalogue::build([(&server, tools.as_slice())]);

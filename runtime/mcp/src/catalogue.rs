@@ -44,7 +44,7 @@ const FIRST_PARTY: [&str; 54] = [
 const MARK: char = '~';
 
 /// A tool as its server describes it; description and schema are untrusted text.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tool {
     /// The name at the server.
     pub name: String,
@@ -52,6 +52,12 @@ pub struct Tool {
     pub description: Option<String>,
     /// JSON Schema of the arguments.
     pub input_schema: Map<String, Value>,
+    /// JSON Schema of `structuredContent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Map<String, Value>>,
+    /// What the server claims about the tool, for audit: nothing is decided by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Map<String, Value>>,
     /// `sha256:…` over name, title, description, schemas and annotations.
     pub digest: String,
 }
@@ -265,9 +271,8 @@ mod tests {
     fn tool(name: &str) -> Tool {
         Tool {
             name: name.into(),
-            description: None,
-            input_schema: Map::new(),
             digest: digest::of(name.as_bytes()),
+            ..Tool::default()
         }
     }
 

@@ -59,7 +59,17 @@ pub(crate) fn of_http(error: &HttpError) -> Fault {
     match error {
         StreamableHttpError::Client(TransportError::Net(net)) => {
             use agentd_base::class::Classified as _;
-            Fault::failed(net.class(), net.to_string())
+            let state = match net {
+                NetError::Authorization {
+                    class: Class::Denied, ..
+                } => ServerState::Unauthorized,
+                _ => ServerState::Failed,
+            };
+            Fault {
+                state,
+                class: net.class(),
+                message: net.to_string(),
+            }
         }
         StreamableHttpError::Client(TransportError::Unauthorized(status)) => {
             Fault::unauthorized(&format!("HTTP {status}"))

@@ -1,47 +1,50 @@
 //! What a server may say to us unasked. Everything that is not here was dropped by the transport.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use rmcp::ClientHandler;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ElicitationCapability, ErrorData, Implementation, ProtocolVersion,
+    ClientCapabilities, ClientConfig, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ElicitationCapability, ErrorData, FormElicitationCapability, Implementation,
+    ProtocolVersion, ResourceUpdatedNotificationParam, UrlElicitationCapability,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleClient};
+use serde_json::json;
 
 use crate::connection::Kind;
+use crate::gate::Gate;
+use crate::notices::Notices;
 
 /// The revision offered by `initialize`. The stateless one has no handshake and is probed for.
 pub(crate) const OFFERED: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 
 /// The SDK's callbacks for one connection.
-#[derive(Debug)]
 pub(crate) struct Handler {
-    server: String,
     config: ClientConfig,
-    /// What it says over and over is logged once a connection.
-    told: [AtomicBool; 2],
+    notices: Arc<Notices>,
+    gate: Arc<Gate>,
 }
 
 impl Handler {
-    pub(crate) fn new(server: &str, kind: &Kind) -> Self {
+    pub(crate) fn new(kind: &Kind, urls: bool, notices: Arc<Notices>, gate: Arc<Gate>) -> Self {
         let mut capabilities = ClientCapabilities::default();
         let mut client = Implementation::new("agentd", env!("CARGO_PKG_VERSION"));
         match kind {
             Kind::Boot { instance } => client = client.with_title(instance.clone()),
-            Kind::Worker { .. } => capabilities.elicitation = Some(ElicitationCapability::new()),
+            Kind::Worker { .. } => {
+                let both = ElicitationCapability::new()
+                    .with_form(FormElicitationCapability::default())
+                    .with_url(UrlElicitationCapability::default());
+                let elicitation = if urls { both } else { ElicitationCapability::new() };
+                capabilities.elicitation = Some(elicitation);
+            }
         }
         let config = ClientConfig::new(capabilities, client).with_protocol_version(OFFERED);
         Self {
-            server: server.to_owned(),
             config,
-            told: Default::default(),
+            notices,
+            gate,
         }
-    }
-
-    /// True the first time.
-    fn is_news(told: &AtomicBool) -> bool {
-        !told.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -50,23 +53,40 @@ impl ClientHandler for Handler {
         self.config.clone()
     }
 
-    /// Nobody is here who could be asked.
     async fn create_elicitation(
         &self,
-        _: ElicitRequestParams,
-        _: RequestContext<RoleClient>,
+        asked: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let [asked, _] = &self.told;
-        if Self::is_news(asked) {
-            tracing::info!(event = "human.ask.failed", mcp.server = %self.server, "a server asked; nobody can be asked");
+        tokio::select! {
+            answer = self.gate.answer(asked) => Ok(answer),
+            () = context.ct.cancelled() => Ok(ElicitResult::new(ElicitationAction::Cancel)),
         }
-        Ok(ElicitResult::new(ElicitationAction::Cancel))
+    }
+
+    /// Only an elicitation passes the screen that is not one of the SDK's requests: one whose form is not one.
+    async fn on_custom_request(
+        &self,
+        _: CustomRequest,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        self.gate.refuse("a server asked for something that is no form");
+        Ok(CustomResult::new(json!({"action": "cancel"})))
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        let [_, changed] = &self.told;
-        if Self::is_news(changed) {
-            tracing::info!(event = "mcp.tools_changed", mcp.server = %self.server, "taken up at the next reload");
-        }
+        self.notices.tools_changed();
+    }
+
+    async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.notices.resources_changed();
+    }
+
+    async fn on_resource_updated(
+        &self,
+        changed: ResourceUpdatedNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.notices.updated(&changed.uri);
     }
 }

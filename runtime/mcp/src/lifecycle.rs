@@ -10,6 +10,7 @@ use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde::{Deserialize, Serialize};
 
+use crate::elicit::Hooks;
 use crate::handler::OFFERED;
 use crate::transport::MESSAGE_BYTES;
 
@@ -41,6 +42,22 @@ pub enum Era {
     Legacy,
     /// `server/discover`, stateless.
     Stateless,
+}
+
+/// URLs are declared where every request says anew what is declared, and a person can be sent to one; a connection that
+/// begins with `initialize` declares `{}`.
+pub(crate) fn declares_urls(kind: &Kind, hooks: &Hooks) -> bool {
+    let stateless = matches!(
+        kind,
+        Kind::Worker {
+            era: Some(Era::Stateless)
+        }
+    );
+    stateless
+        && hooks
+            .elicitor
+            .as_ref()
+            .is_some_and(|elicitor| elicitor.opens_urls())
 }
 
 /// Bounds of the SDK's transport.

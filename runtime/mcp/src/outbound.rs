@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agentd_config::document::{Auth, Connection, McpServer};
+use agentd_config::document::{Auth, Connection, McpServer, OAuth2Auth};
 use agentd_config::secret::{SecretSource, SystemSecrets, Template};
 use agentd_identity::{IdentitySource, SpiffeId};
 use agentd_net::tls::WebRoots;
@@ -15,6 +15,7 @@ use agentd_net::{
 };
 use http::HeaderName;
 
+use crate::oauth::{ClientCredentials, Code, Dialer, Login, OAuth, Settings};
 use crate::transport::MESSAGE_BYTES;
 
 /// What holds for every destination of a process.
@@ -26,6 +27,8 @@ pub struct Outbound {
     pub tls_ca: Option<PathBuf>,
     /// Where secret references are read.
     pub secrets: Arc<dyn SecretSource>,
+    /// Who may be asked to log in to an MCP server that wants it and has no `auth`. A daemon has nobody.
+    pub login: Option<Login>,
 }
 
 impl Default for Outbound {
@@ -34,6 +37,7 @@ impl Default for Outbound {
             identity: None,
             tls_ca: None,
             secrets: Arc::new(SystemSecrets),
+            login: None,
         }
     }
 }
@@ -47,11 +51,57 @@ impl Outbound {
         let destination = Destination::declared(&server.endpoint, Declared::Mcp)
             .map_err(|error| NetError::Invalid(format!("the endpoint {error}")))?;
         let mut options = self.options(&server.connection)?;
+        if let Some(oauth) = self.oauth(&destination, &server.connection, &options)? {
+            options.confidential.push(oauth.confidential());
+            options.signer = Some(Arc::new(oauth));
+        }
         options.limits = Limits {
             body_bytes: MESSAGE_BYTES,
             ..Limits::default()
         };
         HttpClient::new(destination, options)
+    }
+
+    /// The signer of an MCP server that is reached with OAuth. `own` is how the server itself is reached.
+    fn oauth(
+        &self,
+        endpoint: &Destination,
+        connection: &Connection,
+        own: &Options,
+    ) -> Result<Option<OAuth>, NetError> {
+        let dialer = |declared: Option<Destination>| -> Arc<Dialer> {
+            let given = connection.tls.as_ref().and_then(|tls| tls.ca_file.clone());
+            // What is trusted for the server is trusted for its authorization server; our certificate is not shown there.
+            let others = TlsMode::WebRoots(WebRoots {
+                ca_files: self.tls_ca.iter().cloned().chain(given).collect(),
+                ..WebRoots::default()
+            });
+            Arc::new(Dialer::new(endpoint.clone(), declared, own.clone(), others))
+        };
+        Ok(match (&connection.auth, &self.login) {
+            (Some(Auth::OAuth2(auth)), _) => {
+                let declared = auth.token_endpoint.as_deref();
+                let declared = declared.map(|url| Destination::declared(url, Declared::Mcp)).transpose();
+                let declared = declared
+                    .map_err(|error| NetError::Invalid(format!("auth.oauth2.token_endpoint {error}")))?;
+                let settings = self.settings(auth)?;
+                Some(OAuth::new(ClientCredentials::new(dialer(declared), settings)))
+            }
+            (None, Some(login)) => Some(OAuth::new(Code::new(dialer(None), login.clone()))),
+            (Some(Auth::Static(_)), _) | (None, None) => None,
+        })
+    }
+
+    fn settings(&self, auth: &OAuth2Auth) -> Result<Settings, NetError> {
+        let secret = auth.client_secret.as_deref().map(template).transpose()?;
+        Ok(Settings {
+            client_id: auth.client_id.clone(),
+            secret: secret.map(|secret| self.secret(&secret)),
+            scopes: auth.scopes.clone(),
+            token_endpoint: auth.token_endpoint.clone(),
+            issuer: auth.issuer.clone(),
+            resource: auth.resource.clone(),
+        })
     }
 
     /// A client for another declared destination, such as a model's. `total` bounds one whole request.
@@ -64,6 +114,11 @@ impl Outbound {
         connection: &Connection,
         total: Duration,
     ) -> Result<HttpClient, NetError> {
+        if matches!(connection.auth, Some(Auth::OAuth2(_))) {
+            return Err(NetError::Invalid(
+                "auth.oauth2 cannot be used here; use auth.static".into(),
+            ));
+        }
         let mut options = self.options(connection)?;
         options.timeouts.response = Some(total);
         options.timeouts.total = Some(total);
@@ -85,16 +140,11 @@ impl Outbound {
             headers.push((name, value));
         }
         let signer: Option<Arc<dyn RequestSigner>> = match &connection.auth {
-            None => None,
+            None | Some(Auth::OAuth2(_)) => None,
             Some(Auth::Static(fixed)) => {
                 let bearer = self.secret(&template(&fixed.bearer)?);
                 confidential.push(bearer.clone());
                 Some(Arc::new(StaticSigner::bearer(bearer)))
-            }
-            Some(Auth::OAuth2(_)) => {
-                return Err(NetError::Invalid(
-                    "auth.oauth2 cannot be used here; use auth.static".into(),
-                ));
             }
         };
         let timeouts = Timeouts {

@@ -7,18 +7,23 @@ use agentd_base::limit::FOREIGN_CHARS;
 use agentd_base::report::ServerInfo;
 use agentd_base::text::clip;
 use rmcp::model::{
-    CallToolResult, ContentBlock, MetaObject, RequestMetaObject, ResourceContents, ServerCapabilities,
-    ServerPeerInfo,
+    CallToolResult, ContentBlock, MetaObject, ReadResourceResult, RequestMetaObject, ResourceContents,
+    ServerCapabilities, ServerPeerInfo,
 };
 use serde_json::{Value, json};
 
 use crate::call::{CallMeta, ToolOutcome};
 use crate::catalogue::Tool;
+use crate::resource::{Content, Resource, ResourceTemplate};
 
 /// Tools taken from one server.
 pub(crate) const TOOLS: usize = 10_000;
 /// Resources counted at one server.
 pub(crate) const RESOURCES: usize = 100_000;
+/// Resources and templates kept of one server: some hundred times what a prompt shows.
+pub(crate) const RESOURCES_KEPT: usize = 2_000;
+/// A URI that is longer is not taken: it could not be asked for.
+const URI_CHARS: usize = 2 * 1024;
 /// Pages of one list; with [`TOOLS`] it bounds a server that sends empty pages for ever.
 const PAGES: usize = 1_000;
 /// Definitions taken from one server, as JSON: some ten times what fits into the largest context.
@@ -88,13 +93,18 @@ impl<T> Pages<T> {
 
 /// A tool's definition, and its size.
 pub(crate) fn tool(tool: rmcp::model::Tool) -> (Tool, usize) {
+    let annotations = tool.annotations.as_ref();
+    let annotations = annotations.and_then(|hints| match serde_json::to_value(hints) {
+        Ok(Value::Object(hints)) => Some(hints),
+        _ => None,
+    });
     let definition = json!({
         "name": tool.name,
         "title": tool.title,
         "description": tool.description,
         "inputSchema": &*tool.input_schema,
         "outputSchema": tool.output_schema.as_deref(),
-        "annotations": serde_json::to_value(&tool.annotations).unwrap_or_default(),
+        "annotations": annotations,
     });
     let definition = sorted(definition).to_string();
     let tool = Tool {
@@ -102,8 +112,55 @@ pub(crate) fn tool(tool: rmcp::model::Tool) -> (Tool, usize) {
         name: tool.name.into_owned(),
         description: tool.description.map(|text| readable(&text, DESCRIPTION_CHARS)),
         input_schema: tool.input_schema.as_ref().clone(),
+        output_schema: tool.output_schema.as_deref().cloned(),
+        annotations,
     };
     (tool, definition.len())
+}
+
+/// A line of the resource list; none where it could not be asked for.
+pub(crate) fn resource(line: rmcp::model::Resource) -> Option<Resource> {
+    Some(Resource {
+        uri: address(line.uri)?,
+        name: clip(&line.name, FOREIGN_CHARS),
+        title: line.title.map(|text| clip(&text, FOREIGN_CHARS)),
+        description: line.description.map(|text| readable(&text, DESCRIPTION_CHARS)),
+        mime_type: line.mime_type.map(|text| clip(&text, FOREIGN_CHARS)),
+        size: line.size,
+    })
+}
+
+/// A line of the template list, likewise.
+pub(crate) fn template(line: rmcp::model::ResourceTemplate) -> Option<ResourceTemplate> {
+    Some(ResourceTemplate {
+        uri_template: address(line.uri_template)?,
+        name: clip(&line.name, FOREIGN_CHARS),
+        title: line.title.map(|text| clip(&text, FOREIGN_CHARS)),
+        mime_type: line.mime_type.map(|text| clip(&text, FOREIGN_CHARS)),
+    })
+}
+
+fn address(uri: String) -> Option<String> {
+    let fits = !uri.is_empty() && uri.chars().count() <= URI_CHARS && !uri.chars().any(char::is_control);
+    fits.then_some(uri)
+}
+
+/// What a read gave, whole: the transport bounds it, its reader cuts it.
+pub(crate) fn contents(result: ReadResourceResult) -> Vec<Content> {
+    let contents = result.contents.into_iter().filter_map(|part| match part {
+        ResourceContents::TextResourceContents {
+            uri, mime_type, text, ..
+        } => Some(Content::Text { uri, mime_type, text }),
+        ResourceContents::BlobResourceContents {
+            uri, mime_type, blob, ..
+        } => Some(Content::Blob {
+            uri,
+            mime_type,
+            base64: blob,
+        }),
+        _ => None,
+    });
+    contents.collect()
 }
 
 /// The same value with keys in order, so that a digest does not depend on how a server orders them. The parser that
@@ -176,12 +233,16 @@ pub(crate) fn instructions(text: &str) -> Option<String> {
 /// `params._meta` of a call.
 pub(crate) fn call_meta(meta: &CallMeta) -> RequestMetaObject {
     let mut map = MetaObject::new();
-    map.insert("agent/run_id".into(), meta.run_id.clone().into());
-    map.insert("agent/instance".into(), meta.instance.clone().into());
-    map.insert(
-        "agent/idempotency_key".into(),
-        meta.idempotency_key.clone().into(),
-    );
+    for (key, value) in [
+        ("agent/run_id", &meta.run_id),
+        ("agent/instance", &meta.instance),
+        ("agent/idempotency_key", &meta.idempotency_key),
+    ] {
+        // A read for a subscription belongs to no run.
+        if !value.is_empty() {
+            map.insert(key.into(), value.clone().into());
+        }
+    }
     if let Some(traceparent) = &meta.traceparent {
         map.insert("traceparent".into(), traceparent.clone().into());
     }
@@ -244,7 +305,7 @@ fn media(what: &str, kind: &str, base64: usize) -> String {
 }
 
 /// Keeps line ends and tabs, drops other control characters, cuts to `max` characters and says so.
-fn readable(text: &str, max: usize) -> String {
+pub(crate) fn readable(text: &str, max: usize) -> String {
     let clean = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
     let mut characters = text.chars().filter(clean);
     let mut kept: String = characters.by_ref().take(max).collect();

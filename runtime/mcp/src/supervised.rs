@@ -16,7 +16,9 @@ use tokio::time::Instant;
 
 use crate::catalogue::{Catalogue, Tool};
 use crate::connection::{ConnectError, Connection, Era, Kind, Proof};
+use crate::elicit::Hooks;
 use crate::outbound::Outbound;
+use crate::resource::Resource;
 
 /// Between tries of a server that failed: it is back within half a minute of its return.
 pub const PACE: Pace = Pace {
@@ -42,7 +44,9 @@ pub struct ServerView {
     /// All tools of the server, before allow and exclude, as the last exchange that succeeded showed them. Only those of
     /// a connected server stand in the catalogue.
     pub tools: Vec<Tool>,
-    /// All resources of the server, likewise.
+    /// The first of the server's resources, likewise.
+    pub resources: Vec<Resource>,
+    /// How many resources there are in all.
     pub resource_count: u32,
 }
 
@@ -57,6 +61,7 @@ impl ServerView {
             era: None,
             instructions: None,
             tools: Vec::new(),
+            resources: Vec::new(),
             resource_count: 0,
         }
     }
@@ -69,6 +74,7 @@ impl ServerView {
         self.era = Some(connection.era());
         self.instructions = connection.instructions().map(str::to_owned);
         self.tools = proof.tools;
+        self.resources = proof.resources;
         self.resource_count = proof.resource_count;
     }
 
@@ -324,7 +330,8 @@ async fn connect(
     let kind = Kind::Boot {
         instance: shared.instance.clone(),
     };
-    let connection = Connection::open(server, default_timeout, kind, &shared.outbound).await?;
+    let connection =
+        Connection::open(server, default_timeout, kind, &shared.outbound, Hooks::default()).await?;
     match Proof::of(&connection).await {
         Ok(proof) => Ok((connection, proof)),
         Err(error) => {

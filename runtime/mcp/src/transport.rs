@@ -21,6 +21,7 @@ use sse_stream::{Sse, SseStream};
 
 use crate::fault::{HttpError, TransportError, of_http};
 use crate::health::Health;
+use crate::notices::Notices;
 use crate::screen::screen;
 use crate::status::{
     EVENTS, JSON, PostResult, discover, failure, header, media_type, net, older, unauthorized, unexpected,
@@ -42,6 +43,7 @@ struct Inner {
     probe: Duration,
     elicitation: bool,
     health: Arc<Health>,
+    notices: Arc<Notices>,
 }
 
 impl Drop for Inner {
@@ -52,12 +54,19 @@ impl Drop for Inner {
 
 impl Transport {
     /// `probe` bounds `server/discover`; `elicitation` lets `elicitation/create` through.
-    pub(crate) fn new(http: HttpClient, probe: Duration, elicitation: bool, health: Arc<Health>) -> Self {
+    pub(crate) fn new(
+        http: HttpClient,
+        probe: Duration,
+        elicitation: bool,
+        health: Arc<Health>,
+        notices: Arc<Notices>,
+    ) -> Self {
         Self(Arc::new(Inner {
             http,
             probe,
             elicitation,
             health,
+            notices,
         }))
     }
 
@@ -165,7 +174,11 @@ impl Transport {
         tokio::time::sleep(health.before_stream()).await;
         let opened = self.open_stream(request, max).await;
         match &opened {
-            Ok(_) => health.stream_opened(),
+            Ok(_) => {
+                health.stream_opened();
+                self.0.notices.push_opened();
+            }
+            Err(StreamableHttpError::ServerDoesNotSupportSse) => self.0.notices.no_push(),
             Err(StreamableHttpError::SessionExpired) if again => health.lose(),
             Err(_) if again => health.stream_failed(),
             Err(_) => {}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_config::document::McpServer;
-use agentd_mcp::{ConnectError, Connection, Kind, Outbound, Proof, ServerView};
+use agentd_mcp::{ConnectError, Connection, Hooks, Kind, Outbound, Proof, ServerView};
 use agentd_net::session::listens;
 use agentd_net::{Backoff, Pace};
 use tokio::sync::{Notify, watch};
@@ -128,7 +128,7 @@ impl Prover {
         let kind = Kind::Boot {
             instance: self.instance.clone(),
         };
-        let connection = Connection::open(&self.server, None, kind, &Outbound::default()).await?;
+        let connection = Connection::open(&self.server, None, kind, &Outbound::default(), Hooks::default()).await?;
         match Proof::of(&connection).await {
             Ok(proof) => Ok((connection, proof)),
             Err(error) => {

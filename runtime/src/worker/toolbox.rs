@@ -1,38 +1,44 @@
-//! The worker's MCP connections and the catalogue over them. Connections stay open between turns; before a turn what
-//! the supervisor can reach is dialled, what changed is dialled anew, what is gone is closed.
+//! The worker's MCP connections. They stay open between turns; before a turn what the supervisor can reach is dialled,
+//! what changed is dialled anew, what is gone is closed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agentd_agent::ServerNote;
 use agentd_config::Document;
-use agentd_config::document::McpServer;
-use agentd_mcp::{Catalogue, Connection, Kind, Outbound, Tool};
+use agentd_config::document::{McpServer, ToolsRefresh};
+use agentd_mcp::{Connection, Hooks, Outbound};
 use futures::FutureExt as _;
 use futures::future::join_all;
 
+use super::asking::Asker;
 use super::frame::Reachable;
+use super::listing::{Held, Listing};
 
 /// What a turn may use.
-#[derive(Default)]
 pub struct Toolbox {
-    held: BTreeMap<String, Held>,
-    catalogue: Arc<Catalogue>,
-}
-
-/// A server that is connected.
-struct Held {
-    server: McpServer,
-    connection: Connection,
-    tools: Vec<Tool>,
+    held: BTreeMap<String, Arc<Held>>,
+    /// The configuration that tools were listed for.
+    generation: Option<u64>,
+    asker: Arc<Asker>,
 }
 
 impl Toolbox {
-    /// Connects what is reachable and builds the catalogue. A server that fails is left out of this turn, and named.
+    /// Without a connection. Questions of servers go to `asker`.
+    pub fn new(asker: Arc<Asker>) -> Self {
+        Self {
+            held: BTreeMap::new(),
+            generation: None,
+            asker,
+        }
+    }
+
+    /// Connects what is reachable. With another configuration the tools of every server are listed anew. A server that
+    /// fails is left out of this turn, and named.
     pub async fn prepare(
         &mut self,
         document: &Document,
+        generation: u64,
         reachable: &[Reachable],
         outbound: &Outbound,
     ) -> Vec<String> {
@@ -55,81 +61,58 @@ impl Toolbox {
             if same && !lost {
                 self.held.insert(name, held);
             } else {
-                closing.push(held.connection);
+                closing.push(held.connection.clone());
             }
         }
+        let stale: Vec<Arc<Held>> = match self.generation.replace(generation) {
+            Some(before) if before != generation => self.held.values().cloned().collect(),
+            _ => Vec::new(),
+        };
+        let refreshing = join_all(stale.iter().map(|held| held.refresh_tools()));
         let timeout = document.mcp.default_timeout.map(|timeout| timeout.0);
         let missing = wanted
             .values()
             .filter(|(server, _)| !self.held.contains_key(&server.name));
-        let opening = missing.map(|(server, reachable)| open(server, timeout, reachable, outbound));
-        let (opened, ()) = tokio::join!(join_all(opening), close(closing));
+        let opening = missing.map(|(server, reachable)| self.open(server, timeout, reachable, outbound));
+        let (opened, _, ()) = tokio::join!(join_all(opening), refreshing, close(closing));
         let mut failed = Vec::new();
         for one in opened {
             match one {
-                Ok(held) => drop(self.held.insert(held.server.name.clone(), held)),
+                Ok(held) => drop(self.held.insert(held.server.name.clone(), Arc::new(held))),
                 Err(name) => failed.push(name),
             }
         }
-        let tools = self
-            .held
-            .values()
-            .map(|held| (&held.server, held.tools.as_slice()));
-        self.catalogue = Arc::new(Catalogue::build(tools));
         failed
     }
 
-    /// What a turn may call.
-    pub fn catalogue(&self) -> Arc<Catalogue> {
-        self.catalogue.clone()
+    async fn open(
+        &self,
+        server: &McpServer,
+        timeout: Option<Duration>,
+        reachable: &Reachable,
+        outbound: &Outbound,
+    ) -> Result<Held, String> {
+        let hooks = Hooks {
+            elicitor: Some(self.asker.clone()),
+        };
+        let opened = Held::open(server, timeout, reachable, outbound, hooks).await;
+        opened.map_err(|error| {
+            tracing::warn!(event = "mcp.connect.fail", mcp.server = server.name, err = %error);
+            server.name.clone()
+        })
     }
 
-    /// The connections behind the catalogue, by server.
-    pub fn connections(&self) -> BTreeMap<String, Connection> {
-        self.held
-            .iter()
-            .map(|(name, held)| (name.clone(), held.connection.clone()))
-            .collect()
-    }
-
-    /// What the servers say about themselves. Untrusted text.
-    pub fn notes(&self) -> Vec<ServerNote> {
-        let notes = self.held.values().filter_map(|held| {
-            let text = held.connection.instructions()?;
-            Some(ServerNote {
-                server: held.server.name.clone(),
-                text: text.to_owned(),
-            })
-        });
-        notes.collect()
+    /// What a turn may use, while it runs.
+    pub fn listing(&self, document: &Document) -> Listing {
+        let servers = document.mcp.servers.iter();
+        let held = servers.filter_map(|server| self.held.get(&server.name).cloned());
+        Listing::new(held.collect(), document.mcp.tools_refresh == ToolsRefresh::Live)
     }
 
     /// Ends every session, best effort.
     pub async fn close(self) {
-        close(self.held.into_values().map(|held| held.connection)).await;
+        close(self.held.values().map(|held| held.connection.clone())).await;
     }
-}
-
-async fn open(
-    server: &McpServer,
-    timeout: Option<Duration>,
-    reachable: &Reachable,
-    outbound: &Outbound,
-) -> Result<Held, String> {
-    let kind = Kind::Worker { era: reachable.era };
-    let opened = async {
-        let connection = Connection::open(server, timeout, kind, outbound).await?;
-        let tools = connection.tools().await?;
-        Ok::<_, agentd_mcp::ConnectError>(Held {
-            server: server.clone(),
-            connection,
-            tools,
-        })
-    };
-    opened.await.map_err(|error| {
-        tracing::warn!(event = "mcp.connect.fail", mcp.server = server.name, err = %error);
-        server.name.clone()
-    })
 }
 
 async fn close(connections: impl IntoIterator<Item = Connection>) {

@@ -121,7 +121,7 @@ async fn the_reference_server_is_used_in_full() {
         assert!(connection.instructions().is_some_and(|text| !text.is_empty()));
         let tools = connection.tools().await.unwrap();
         assert!(tools.iter().any(|tool| tool.name == "echo"), "{tools:?}");
-        assert!(connection.resource_count().await.unwrap() > 0);
+        assert!(!connection.resources().await.unwrap().is_empty());
 
         let outcome = call(&connection, "echo", json!({"message": "hi"})).await.unwrap();
         assert_eq!((outcome.text.as_str(), outcome.is_error), ("Echo: hi", false));

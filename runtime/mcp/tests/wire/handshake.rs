@@ -6,7 +6,7 @@ use agentd_base::class::Class;
 use agentd_base::report::{ServerInfo, ServerState};
 use agentd_config::document::{Auth, ClientTls, Connection, McpServer, StaticAuth};
 use agentd_identity::IdentitySource;
-use agentd_mcp::{CallMeta, Era, Kind, Outbound};
+use agentd_mcp::{CallMeta, Era, Hooks, Kind, Outbound};
 use axum::http::StatusCode;
 use serde_json::{Map, json};
 
@@ -292,7 +292,9 @@ async fn a_server_that_is_not_there_is_named_with_the_cause() {
     // The port is free once the peer's runtime is gone.
     drop(Peer::on(address, Script::default()).await);
     let error = loop {
-        match agentd_mcp::Connection::open(&server, None, boot(), &Outbound::default()).await {
+        match agentd_mcp::Connection::open(&server, None, boot(), &Outbound::default(), Hooks::default())
+            .await
+        {
             Ok(connection) => connection.close().await,
             Err(error) if error.message.contains("refused") => break error,
             Err(_) => tokio::task::yield_now().await,
@@ -390,7 +392,7 @@ async fn what_the_document_says_of_trust_is_what_is_done() {
         ..Outbound::default()
     };
     let server = tls(&|tls| tls.spiffe_id = Some("spiffe://test.agentd.internal/ns/x/sa/y".into()));
-    let error = agentd_mcp::Connection::open(&server, None, boot(), &outbound)
+    let error = agentd_mcp::Connection::open(&server, None, boot(), &outbound, Hooks::default())
         .await
         .err()
         .unwrap();
@@ -399,7 +401,7 @@ async fn what_the_document_says_of_trust_is_what_is_done() {
         tls_ca: absent(),
         ..Outbound::default()
     };
-    let error = agentd_mcp::Connection::open(&tls(&|_| {}), None, boot(), &outbound)
+    let error = agentd_mcp::Connection::open(&tls(&|_| {}), None, boot(), &outbound, Hooks::default())
         .await
         .err()
         .unwrap();

@@ -80,7 +80,7 @@ async fn only_what_was_offered_is_asked_for() {
     .await;
     let connection = peer.boot().await;
     assert!(connection.tools().await.unwrap().is_empty());
-    assert_eq!(connection.resource_count().await.unwrap(), 0);
+    assert_eq!(connection.resources().await.unwrap().len(), 0);
     assert_eq!(peer.count("tools/list") + peer.count("resources/list"), 0);
     connection.close().await;
 
@@ -90,7 +90,7 @@ async fn only_what_was_offered_is_asked_for() {
     })
     .await;
     let connection = peer.boot().await;
-    assert_eq!(connection.resource_count().await.unwrap(), 2);
+    assert_eq!(connection.resources().await.unwrap().len(), 2);
     assert_eq!(
         connection.info().capabilities,
         ["resources", "resources.subscribe"]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use agentd_config::document::{Connection as DocumentConnection, McpServer};
-use agentd_mcp::{Connection, Kind, Outbound};
+use agentd_mcp::{Connection, Hooks, Kind, Outbound};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -248,14 +248,14 @@ pub(crate) fn boot() -> Kind {
 }
 
 pub(crate) async fn open(server: &McpServer, kind: Kind) -> Connection {
-    Connection::open(server, None, kind, &Outbound::default())
+    Connection::open(server, None, kind, &Outbound::default(), Hooks::default())
         .await
         .unwrap()
 }
 
 /// Why a connection could not be opened.
 pub(crate) async fn refused(server: &McpServer) -> agentd_mcp::ConnectError {
-    Connection::open(server, None, boot(), &Outbound::default())
+    Connection::open(server, None, boot(), &Outbound::default(), Hooks::default())
         .await
         .err()
         .unwrap()

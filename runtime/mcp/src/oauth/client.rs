@@ -1,0 +1,279 @@
+//! The client credentials grant (RFC 6749 section 4.4): what `auth.oauth2` of a server says. The secret is read at each
+//! use, so that a rotated one is taken up, and goes to the declared token endpoint, or to the one authorization server
+//! that the server named first; another one later is refused.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use agentd_base::class::{Class, Classified as _};
+use agentd_base::limit::FOREIGN_CHARS;
+use agentd_base::text::clip;
+use agentd_net::{NetError, Redactor, SecretValue};
+use oauth2::basic::{BasicClient, BasicErrorResponse, BasicErrorResponseType};
+use oauth2::{AuthType, ClientId, ClientSecret, HttpResponse, RequestTokenError, Scope, TokenResponse as _, TokenUrl};
+use rmcp::transport::auth::{AuthorizationManager, AuthorizationMetadata};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::dialer::{Dialer, fault};
+use super::token::Granted;
+use super::{Grant, Want, denied, unavailable};
+
+/// Asked for by people's clients, for a refresh token; there is none in this grant.
+const OFFLINE: &str = "offline_access";
+
+/// `auth.oauth2`, with its secret behind a reference.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) client_id: String,
+    pub(crate) secret: Option<SecretValue>,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) token_endpoint: Option<String>,
+    pub(crate) issuer: Option<String>,
+    /// Absent: the server's endpoint.
+    pub(crate) resource: Option<String>,
+}
+
+/// See the module.
+pub(crate) struct ClientCredentials {
+    dialer: Arc<Dialer>,
+    settings: Settings,
+    source: Option<Tokens>,
+    /// Scopes that the server asked for later.
+    more: BTreeSet<String>,
+}
+
+/// Where tokens come from, declared or discovered.
+#[derive(Debug, Clone, PartialEq)]
+struct Tokens {
+    endpoint: String,
+    issuer: Option<String>,
+    methods: Option<Vec<String>>,
+    scopes: Vec<String>,
+}
+
+impl ClientCredentials {
+    pub(crate) fn new(dialer: Arc<Dialer>, settings: Settings) -> Self {
+        let source = settings.token_endpoint.clone().map(|endpoint| Tokens {
+            endpoint,
+            issuer: None,
+            methods: None,
+            scopes: Vec::new(),
+        });
+        Self {
+            dialer,
+            settings,
+            source,
+            more: BTreeSet::new(),
+        }
+    }
+
+    /// Where tokens come from, by the challenge and what it leads to.
+    async fn discover(&self, challenge: Option<&str>) -> Result<Tokens, NetError> {
+        let endpoint = self.dialer.endpoint();
+        let mut manager =
+            AuthorizationManager::new_with_oauth_http_client(endpoint.url().as_str(), self.dialer.clone())
+                .await
+                .map_err(fault)?;
+        let resolution = manager
+            .resolve_metadata_from_challenge(challenge)
+            .await
+            .map_err(fault)?;
+        if !resolution.source.is_discovered() {
+            return Err(denied(format!(
+                "{} wants a token and names no authorization server; set auth.oauth2.token_endpoint",
+                endpoint.authority()
+            )));
+        }
+        manager.set_metadata(resolution.metadata.clone());
+        let mut scopes = manager.select_initial_scopes(&[]).await;
+        scopes.retain(|scope| scope != OFFLINE);
+        let found = tokens(resolution.metadata, scopes);
+        let before = self.source.as_ref().and_then(|source| source.issuer.as_ref());
+        match self.settings.issuer.as_ref().or(before) {
+            Some(expected) if Some(expected) != found.issuer.as_ref() => Err(denied(format!(
+                "{} names the authorization server {}, not {}; our credential is not sent there",
+                endpoint.authority(),
+                clip(found.issuer.as_deref().unwrap_or("without a name"), FOREIGN_CHARS),
+                clip(expected, FOREIGN_CHARS)
+            ))),
+            _ => Ok(found),
+        }
+    }
+
+    async fn ask(&self, tokens: &Tokens) -> Result<Granted, NetError> {
+        let secret = match &self.settings.secret {
+            None => None,
+            Some(secret) => Some(secret().map_err(NetError::Credential)?),
+        };
+        let method = method(tokens.methods.as_deref(), secret.is_some()).map_err(|offered| {
+            denied(format!(
+                "{} takes no client secret, but {offered}",
+                clip(&tokens.endpoint, FOREIGN_CHARS)
+            ))
+        })?;
+        let scopes = scopes(&self.settings.scopes, &tokens.scopes, &self.more);
+        let url = TokenUrl::new(tokens.endpoint.clone())
+            .map_err(|error| denied(format!("the token endpoint is not a URL: {error}")))?;
+        let mut client = BasicClient::new(ClientId::new(self.settings.client_id.clone()))
+            .set_auth_type(method)
+            .set_token_uri(url);
+        if let Some(secret) = &secret {
+            client = client.set_client_secret(ClientSecret::new(secret.expose_secret().to_owned()));
+        }
+        let resource = self.settings.resource.as_deref();
+        let exchange = async |request: oauth2::HttpRequest| -> Result<HttpResponse, NetError> {
+            let response = self.dialer.send(request, None).await?;
+            match response.status() {
+                status if status.is_server_error() || status == http::StatusCode::TOO_MANY_REQUESTS => {
+                    Err(unavailable(format!("HTTP {status}")))
+                }
+                _ => Ok(response),
+            }
+        };
+        let exchange = |request| Box::pin(exchange(request));
+        let answer = client
+            .exchange_client_credentials()
+            .add_scopes(scopes.iter().cloned().map(Scope::new))
+            .add_extra_param("resource", resource.unwrap_or(self.dialer.endpoint().url().as_str()))
+            .request_async(&exchange)
+            .await
+            .map_err(|error| self.refused(&error, &tokens.endpoint, secret.as_ref()))?;
+        let granted = answer.scopes().into_iter().flatten().map(|scope| scope.to_string());
+        Ok(Granted {
+            token: SecretString::from(answer.access_token().secret().as_str()),
+            lives: answer.expires_in(),
+            scopes: scopes.into_iter().chain(granted).collect(),
+        })
+    }
+
+    /// Why there is no token: which URL, and what it said, without our secret in it.
+    fn refused(
+        &self,
+        error: &RequestTokenError<NetError, BasicErrorResponse>,
+        url: &str,
+        secret: Option<&SecretString>,
+    ) -> NetError {
+        let url = clip(url, FOREIGN_CHARS);
+        let (class, what) = match error {
+            RequestTokenError::Request(error) => (error.class(), format!("no token from {url}: {error}")),
+            RequestTokenError::ServerResponse(answer) => {
+                let class = match answer.error() {
+                    BasicErrorResponseType::Extension(code)
+                        if matches!(code.as_str(), "server_error" | "temporarily_unavailable") =>
+                    {
+                        Class::Unavailable
+                    }
+                    _ => Class::Denied,
+                };
+                let said = match answer.error_description() {
+                    None => answer.error().to_string(),
+                    Some(description) => format!("{}: {description}", answer.error()),
+                };
+                let said = Redactor::new(secret.cloned()).text(&said).unwrap_or(said);
+                let client = clip(&self.settings.client_id, FOREIGN_CHARS);
+                (class, format!("{url} refuses the client {client}: {}", clip(&said, FOREIGN_CHARS)))
+            }
+            RequestTokenError::Parse(..) | RequestTokenError::Other(_) => (
+                Class::Unavailable,
+                format!("{url} answered with something that is neither a token nor a refusal"),
+            ),
+        };
+        NetError::Authorization { message: what, class }
+    }
+}
+
+#[async_trait::async_trait]
+impl Grant for ClientCredentials {
+    fn is_ready(&self) -> bool {
+        self.source.is_some()
+    }
+
+    async fn token(&mut self, want: &Want) -> Result<Granted, NetError> {
+        let declared = self.settings.token_endpoint.is_some();
+        match want {
+            Want::Challenged(challenge) if !declared => {
+                self.source = Some(self.discover(challenge.as_deref()).await?);
+            }
+            Want::Scopes(missing, challenge) => {
+                self.more.extend(missing.iter().cloned());
+                if self.source.is_none() {
+                    self.source = Some(self.discover(challenge.as_deref()).await?);
+                }
+            }
+            Want::First | Want::Renewed | Want::Challenged(_) => {}
+        }
+        match &self.source {
+            Some(tokens) => self.ask(tokens).await,
+            None => Err(denied("nobody said where tokens come from".to_owned())),
+        }
+    }
+}
+
+fn tokens(metadata: AuthorizationMetadata, scopes: Vec<String>) -> Tokens {
+    let methods = metadata
+        .additional_fields
+        .get("token_endpoint_auth_methods_supported")
+        .and_then(|methods| methods.as_array())
+        .map(|methods| methods.iter().filter_map(|name| name.as_str()).map(str::to_owned).collect());
+    Tokens {
+        endpoint: metadata.token_endpoint,
+        issuer: metadata.issuer,
+        methods,
+        scopes,
+    }
+}
+
+/// How the client shows who it is: as the metadata says, and by `client_secret_basic` where it says nothing (RFC 8414
+/// section 2). The error is what is offered in place.
+fn method(offered: Option<&[String]>, has_secret: bool) -> Result<AuthType, String> {
+    let Some(offered) = offered.filter(|_| has_secret) else {
+        return Ok(AuthType::BasicAuth);
+    };
+    let offers = |name: &str| offered.iter().any(|method| method == name);
+    if offers("client_secret_basic") {
+        Ok(AuthType::BasicAuth)
+    } else if offers("client_secret_post") {
+        Ok(AuthType::RequestBody)
+    } else {
+        Err(clip(&offered.join(", "), FOREIGN_CHARS))
+    }
+}
+
+/// What is asked for: what the document says, else what the server says; and what the server missed later.
+fn scopes(declared: &[String], found: &[String], more: &BTreeSet<String>) -> BTreeSet<String> {
+    let base = if declared.is_empty() { found } else { declared };
+    base.iter().chain(more).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_client_shows_itself_as_the_metadata_says() {
+        let method = |offered: Option<&[&str]>, secret| {
+            let offered = offered.map(names);
+            method(offered.as_deref(), secret).map(|method| matches!(method, AuthType::BasicAuth))
+        };
+        assert_eq!(method(None, true), Ok(true));
+        assert_eq!(method(Some(&["client_secret_post", "client_secret_basic"]), true), Ok(true));
+        assert_eq!(method(Some(&["client_secret_post"]), true), Ok(false));
+        assert_eq!(method(Some(&["private_key_jwt"]), true), Err("private_key_jwt".into()));
+        assert_eq!(method(Some(&["none"]), false), Ok(true));
+    }
+
+    #[test]
+    fn scopes_are_the_documents_else_the_servers_and_what_was_missed() {
+        let more = BTreeSet::from(["z".to_owned()]);
+        let all = |declared: &[&str], found: &[&str], more| -> Vec<String> {
+            scopes(&names(declared), &names(found), more).into_iter().collect()
+        };
+        assert_eq!(all(&["a"], &["b"], &more), names(&["a", "z"]));
+        assert_eq!(all(&[], &["b", "c"], &more), names(&["b", "c", "z"]));
+        assert_eq!(all(&[], &[], &BTreeSet::new()), names(&[]));
+    }
+}
