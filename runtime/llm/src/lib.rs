@@ -10,6 +10,7 @@ pub mod openai;
 pub use error::ModelError;
 pub use failover::Failover;
 pub use message::{
-    Arguments, Block, Message, ModelReply, ModelRequest, Stop, ToolCall, ToolResult, ToolSpec, Usage,
+    ARGUMENT_LEVELS, Arguments, Block, Message, ModelReply, ModelRequest, Stop, ToolCall, ToolResult,
+    ToolSpec, Usage,
 };
 pub use model::{CallContext, Endpoint, Model};

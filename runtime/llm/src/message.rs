@@ -47,13 +47,17 @@ pub struct ToolCall {
     pub arguments: Arguments,
 }
 
+/// Arguments that nest deeper are no arguments: a transcript holds them some levels down, and what reads it, here and
+/// at servers, ends at 128. No tool's schema comes near.
+pub const ARGUMENT_LEVELS: usize = 64;
+
 /// The arguments of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arguments {
     /// An object, as tools take it.
     Object(Map<String, Value>),
-    /// Not a JSON object: the text as it came.
+    /// Not a JSON object of at most [`ARGUMENT_LEVELS`]: the text as it came.
     Invalid(String),
 }
 
@@ -63,10 +67,23 @@ impl Arguments {
         match text.trim() {
             "" | "null" => Self::Object(Map::new()),
             trimmed => match serde_json::from_str(trimmed) {
-                Ok(Value::Object(object)) => Self::Object(object),
+                Ok(Value::Object(object))
+                    if object.values().all(|value| fits(value, ARGUMENT_LEVELS - 1)) =>
+                {
+                    Self::Object(object)
+                }
                 _ => Self::Invalid(text.to_owned()),
             },
         }
+    }
+}
+
+/// Whether a value has no more than so many levels of lists and objects. It was parsed, so it has some hundred at most.
+fn fits(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels > 0 && items.iter().all(|item| fits(item, levels - 1)),
+        Value::Object(object) => levels > 0 && object.values().all(|value| fits(value, levels - 1)),
+        _ => true,
     }
 }
 
@@ -172,6 +189,27 @@ mod tests {
                 Arguments::Invalid(text.into()),
                 "{text:?}"
             );
+        }
+    }
+
+    #[test]
+    fn arguments_that_nest_deeper_than_anything_reads_are_kept_as_they_came() {
+        for (levels, is_object) in [
+            (1, true),
+            (64, true),
+            (65, false),
+            (119, false),
+            (125, false),
+            (100_000, false),
+        ] {
+            for (open, close) in [("[", "]"), ("{\"b\":", "}")] {
+                let inner = levels - 1;
+                let text = format!("{{\"a\":{}0{}}}", open.repeat(inner), close.repeat(inner));
+                match Arguments::parse(&text) {
+                    Arguments::Object(_) => assert!(is_object, "{levels}"),
+                    Arguments::Invalid(kept) => assert!(!is_object && kept == text, "{levels}"),
+                }
+            }
         }
     }
 

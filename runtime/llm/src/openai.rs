@@ -115,22 +115,21 @@ impl Endpoint for ChatClient {
 
     async fn attempt(&self, request: &ModelRequest, context: &CallContext) -> Result<ModelReply, ModelError> {
         let body = Bytes::from(write::request(&self.model, request));
-        let sent = body.len();
         let response = self
             .client
-            .send(self.request(body, context)?)
+            .send(self.request(body.clone(), context)?)
             .await
             .map_err(|error| self.net(error))?;
         if !response.status.is_success() {
             let body = response.body.prefix(ERROR_BYTES).await;
             return Err(self.refusal(response.status, &response.headers, &body));
         }
-        let body = response
+        let answer = response
             .body
             .bytes_within(REPLY_BYTES)
             .await
             .map_err(|error| self.net(error))?;
-        read::reply(&body, sent).map_err(|message| ModelError::Malformed {
+        read::reply(&answer, &body).map_err(|message| ModelError::Malformed {
             endpoint: self.name.clone(),
             message: agentd_base::text::clip(&message, FOREIGN_CHARS),
         })

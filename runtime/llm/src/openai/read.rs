@@ -3,27 +3,30 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::message::{Arguments, Block, ModelReply, Stop, ToolCall, Usage};
 
-/// Without a count from the provider, a token is about this many bytes (contract/runtime.md section 0).
-const BYTES_PER_TOKEN: usize = 4;
+/// Without a count from the provider, a token is about this many characters (contract/runtime.md section 0).
+const CHARACTERS_PER_TOKEN: usize = 4;
 /// More calls in one answer than anybody means; the rest is not carried out.
 const CALLS: usize = 128;
 
+/// What an answer cannot be without has a type; everything else is whatever came, so that none of it costs an answer
+/// that is paid for.
 #[derive(Deserialize)]
 struct Reply {
     #[serde(default)]
     choices: Option<Vec<Choice>>,
     #[serde(default)]
-    usage: Option<Counts>,
+    usage: Value,
 }
 
 #[derive(Deserialize)]
 struct Choice {
     message: Message,
     #[serde(default)]
-    finish_reason: Option<String>,
+    finish_reason: Value,
 }
 
 #[derive(Deserialize)]
@@ -31,7 +34,7 @@ struct Message {
     #[serde(default)]
     content: Value,
     #[serde(default)]
-    refusal: Option<String>,
+    refusal: Value,
     #[serde(default)]
     tool_calls: Option<Vec<Call>>,
 }
@@ -39,27 +42,20 @@ struct Message {
 #[derive(Deserialize)]
 struct Call {
     #[serde(default)]
-    id: Option<String>,
+    id: Value,
     function: Function,
 }
 
 #[derive(Deserialize)]
 struct Function {
     name: String,
+    /// As it came: however deep it is nested, it is no fault of the reply.
     #[serde(default)]
-    arguments: Value,
+    arguments: Option<Box<RawValue>>,
 }
 
-#[derive(Deserialize)]
-struct Counts {
-    #[serde(default)]
-    prompt_tokens: Option<u64>,
-    #[serde(default)]
-    completion_tokens: Option<u64>,
-}
-
-/// The reply in a body; `sent` is the size of the request, for an estimate where the provider does not count.
-pub(super) fn reply(body: &[u8], sent: usize) -> Result<ModelReply, String> {
+/// The reply in a body; `sent` is the request, for an estimate where the provider does not count.
+pub(super) fn reply(body: &[u8], sent: &[u8]) -> Result<ModelReply, String> {
     let reply: Reply = serde_json::from_slice(body).map_err(|error| format!("{error}"))?;
     let Some(choice) = reply.choices.into_iter().flatten().next() else {
         return Err(error_message(body).unwrap_or_else(|| "it holds no choice".to_owned()));
@@ -69,25 +65,29 @@ pub(super) fn reply(body: &[u8], sent: usize) -> Result<ModelReply, String> {
     if !text.is_empty() {
         blocks.push(Block::Text(text));
     }
-    let refusal = choice.message.refusal.filter(|refusal| !refusal.is_empty());
+    let refusal = choice
+        .message
+        .refusal
+        .as_str()
+        .filter(|refusal| !refusal.is_empty());
     let refused = refusal.is_some();
-    blocks.extend(refusal.map(Block::Text));
+    blocks.extend(refusal.map(|refusal| Block::Text(refusal.to_owned())));
     let calls = choice.message.tool_calls.into_iter().flatten().take(CALLS);
     blocks.extend(calls.map(|call| {
         Block::ToolCall(ToolCall {
-            id: call.id.unwrap_or_default(),
+            id: id(call.id),
             name: call.function.name,
-            arguments: arguments(call.function.arguments),
+            arguments: arguments(call.function.arguments.as_deref()),
         })
     }));
-    let stop = match choice.finish_reason.as_deref() {
+    let stop = match (choice.finish_reason.as_str(), choice.finish_reason.is_null()) {
         _ if refused => Stop::Refused,
-        None | Some("stop" | "tool_calls" | "function_call") => Stop::End,
-        Some("length") => Stop::Length,
-        Some("content_filter") => Stop::Refused,
-        Some(_) => Stop::Other,
+        (_, true) | (Some("stop" | "tool_calls" | "function_call"), _) => Stop::End,
+        (Some("length"), _) => Stop::Length,
+        (Some("content_filter"), _) => Stop::Refused,
+        _ => Stop::Other,
     };
-    let usage = usage(reply.usage, sent, body.len());
+    let usage = usage(&reply.usage, sent, body);
     Ok(ModelReply { blocks, stop, usage })
 }
 
@@ -113,23 +113,37 @@ fn text(content: &Value) -> String {
     }
 }
 
-/// A text of JSON, or (from some servers) the JSON itself.
-fn arguments(value: Value) -> Arguments {
+/// A text; some servers count their calls.
+fn id(value: Value) -> String {
     match value {
-        Value::String(text) => Arguments::parse(&text),
-        Value::Object(object) => Arguments::Object(object),
-        Value::Null => Arguments::Object(serde_json::Map::new()),
-        other => Arguments::Invalid(other.to_string()),
+        Value::String(id) => id,
+        Value::Number(number) => number.to_string(),
+        _ => String::new(),
     }
 }
 
-fn usage(counts: Option<Counts>, sent: usize, received: usize) -> Usage {
-    let estimate = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX);
-    let (input, output) = counts.map_or((None, None), |counts| {
-        (counts.prompt_tokens, counts.completion_tokens)
-    });
-    Usage {
-        input: input.unwrap_or_else(|| estimate(sent)),
-        output: output.unwrap_or_else(|| estimate(received)),
+/// A text of JSON, or (from some servers) the JSON itself.
+fn arguments(wire: Option<&RawValue>) -> Arguments {
+    let wire = wire.map(RawValue::get).unwrap_or_default();
+    match serde_json::from_str::<String>(wire) {
+        Ok(text) => Arguments::parse(&text),
+        Err(_) => Arguments::parse(wire),
     }
+}
+
+fn usage(counts: &Value, sent: &[u8], received: &[u8]) -> Usage {
+    let count = |key, text| {
+        let counted = counts.get(key).and_then(Value::as_u64);
+        counted.unwrap_or_else(|| estimate(text))
+    };
+    Usage {
+        input: count("prompt_tokens", sent),
+        output: count("completion_tokens", received),
+    }
+}
+
+/// The tokens of a text in UTF-8: every byte but a continuation begins a character.
+fn estimate(text: &[u8]) -> u64 {
+    let characters = text.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+    u64::try_from(characters.div_ceil(CHARACTERS_PER_TOKEN)).unwrap_or(u64::MAX)
 }

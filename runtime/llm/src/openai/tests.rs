@@ -113,7 +113,7 @@ fn arguments_that_were_no_json_go_back_as_an_empty_object() {
 }
 
 fn read(body: &Value) -> ModelReply {
-    read::reply(body.to_string().as_bytes(), 400).unwrap()
+    read::reply(body.to_string().as_bytes(), "ä".repeat(400).as_bytes()).unwrap()
 }
 
 fn choice(message: &Value, finish: &str) -> Value {
@@ -201,17 +201,68 @@ fn arguments_in_every_form_that_servers_send() {
 }
 
 #[test]
-fn a_missing_count_is_estimated() {
-    for usage in [json!(null), json!({})] {
-        let mut body = choice(&json!({"content": "hi"}), "stop");
+fn arguments_of_any_depth_cost_no_answer() {
+    for levels in [60, 70, 120, 125, 128, 1000, 100_000] {
+        let deep = format!(r#"{{"a":{}{}}}"#, "[".repeat(levels), "]".repeat(levels));
+        for wire in [deep.clone(), Value::from(deep.clone()).to_string()] {
+            let body = format!(
+                r#"{{"choices":[{{"message":{{"tool_calls":[{{"id":"a","function":{{"name":"t","arguments":{wire}}}}}]}}}}]}}"#
+            );
+            let reply = read::reply(body.as_bytes(), b"").unwrap();
+            let [Block::ToolCall(wish)] = reply.blocks.as_slice() else {
+                panic!("{reply:?}")
+            };
+            match &wish.arguments {
+                Arguments::Object(_) => assert!(levels < 64, "{levels}"),
+                Arguments::Invalid(text) => assert!(levels > 64 && *text == deep, "{levels}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_count_that_is_missing_or_none_is_estimated() {
+    for usage in [
+        json!(null),
+        json!({}),
+        json!({"prompt_tokens": -1, "completion_tokens": 2.5}),
+        json!({"prompt_tokens": "10", "completion_tokens": null}),
+        json!({"prompt_tokens": [1], "completion_tokens": {"n": 1}}),
+        json!([1, 2]),
+        json!("none"),
+        json!(7),
+    ] {
+        let mut body = choice(&json!({"content": "hällo"}), "stop");
         body["usage"] = usage;
-        let length = body.to_string().len();
+        let length = body.to_string().chars().count();
         let expected = Usage {
             input: 100,
             output: u64::try_from(length.div_ceil(4)).unwrap(),
         };
-        assert_eq!(read(&body).usage, expected);
+        assert_eq!(read(&body).usage, expected, "{body}");
     }
+    let mut body = choice(&json!({"content": "x"}), "stop");
+    body["usage"] = json!({"prompt_tokens": 7, "completion_tokens": -1, "details": {"cached": "no"}});
+    assert_eq!(read(&body).usage.input, 7);
+}
+
+#[test]
+fn what_an_answer_can_be_without_costs_no_answer() {
+    let message = json!({"content": "hi", "refusal": false, "tool_calls": [
+        {"id": 7, "type": 1, "function": {"name": "t", "arguments": {}}},
+        {"id": {"x": 1}, "function": {"name": "u", "arguments": "{}"}}]});
+    let mut body = choice(&message, "stop");
+    body["choices"][0]["finish_reason"] = json!({"type": "stop"});
+    let expected = ModelReply {
+        blocks: vec![
+            Block::Text("hi".into()),
+            call("7", "t", json!({})),
+            call("", "u", json!({})),
+        ],
+        stop: Stop::Other,
+        usage: USAGE,
+    };
+    assert_eq!(read(&body), expected);
 }
 
 #[test]
@@ -247,7 +298,7 @@ fn what_is_no_answer_says_why() {
             "name",
         ),
     ] {
-        let error = read::reply(body.as_bytes(), 0).unwrap_err();
+        let error = read::reply(body.as_bytes(), b"").unwrap_err();
         assert!(error.contains(part), "{body}: {error}");
     }
 }
