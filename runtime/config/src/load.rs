@@ -45,6 +45,13 @@ pub fn load(layers: &Layers) -> Result<Loaded, ConfigErrors> {
     assemble(base, live)
 }
 
+/// The merged document, its shape checked and nothing else: for a command that needs a part of it and validates that.
+pub fn merged(layers: &Layers) -> Result<Document, ConfigErrors> {
+    let base = base(layers)?;
+    let live = live_of(&base)?;
+    overlaid(base, live.as_ref())
+}
+
 /// Loads it again, with a live folder that was read before: so that a refusal can name the folder's digest.
 pub fn reload(layers: &Layers, live: Live) -> Result<Loaded, ConfigErrors> {
     assemble(base(layers)?, Some(live))
@@ -101,12 +108,16 @@ fn bridge_base(files: &[PathBuf]) -> Result<Value, ConfigErrors> {
     merge.end()
 }
 
-fn assemble(mut document: Value, live: Option<Live>) -> Result<Loaded, ConfigErrors> {
+fn overlaid(mut document: Value, live: Option<&Live>) -> Result<Document, ConfigErrors> {
     let shape = Shape::of::<Document>();
-    if let Some(live) = &live {
+    if let Some(live) = live {
         overlay(&mut document, live, &shape, is_reloadable)?;
     }
-    let document: Document = typed(document, &shape)?;
+    typed(document, &shape)
+}
+
+fn assemble(document: Value, live: Option<Live>) -> Result<Loaded, ConfigErrors> {
+    let document = overlaid(document, live.as_ref())?;
     let faults = validate::validate(&document, Place::Machine);
     if faults.is_empty() {
         Ok(Loaded { document, live })
