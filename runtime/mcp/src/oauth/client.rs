@@ -9,8 +9,14 @@ use agentd_base::class::{Class, Classified as _};
 use agentd_base::limit::FOREIGN_CHARS;
 use agentd_base::text::clip;
 use agentd_net::{NetError, Redactor, SecretValue};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::StatusCode;
 use oauth2::basic::{BasicClient, BasicErrorResponse, BasicErrorResponseType};
-use oauth2::{AuthType, ClientId, ClientSecret, HttpResponse, RequestTokenError, Scope, TokenResponse as _, TokenUrl};
+use oauth2::{
+    AsyncHttpClient, AuthType, ClientId, ClientSecret, HttpRequest, HttpResponse, RequestTokenError, Scope,
+    TokenResponse as _, TokenUrl,
+};
 use rmcp::transport::auth::{AuthorizationManager, AuthorizationMetadata};
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -71,7 +77,7 @@ impl ClientCredentials {
     async fn discover(&self, challenge: Option<&str>) -> Result<Tokens, NetError> {
         let endpoint = self.dialer.endpoint();
         let mut manager =
-            AuthorizationManager::new_with_oauth_http_client(endpoint.url().as_str(), self.dialer.clone())
+            AuthorizationManager::new_with_oauth_http_client(endpoint.url().to_string(), self.dialer.clone())
                 .await
                 .map_err(fault)?;
         let resolution = manager
@@ -120,25 +126,22 @@ impl ClientCredentials {
         if let Some(secret) = &secret {
             client = client.set_client_secret(ClientSecret::new(secret.expose_secret().to_owned()));
         }
-        let resource = self.settings.resource.as_deref();
-        let exchange = async |request: oauth2::HttpRequest| -> Result<HttpResponse, NetError> {
-            let response = self.dialer.send(request, None).await?;
-            match response.status() {
-                status if status.is_server_error() || status == http::StatusCode::TOO_MANY_REQUESTS => {
-                    Err(unavailable(format!("HTTP {status}")))
-                }
-                _ => Ok(response),
-            }
-        };
-        let exchange = |request| Box::pin(exchange(request));
-        let answer = client
+        let resource = self.settings.resource.clone();
+        let resource = resource.unwrap_or_else(|| self.dialer.endpoint().url().to_string());
+        let http = TokenClient(self.dialer.clone());
+        let request = client
             .exchange_client_credentials()
             .add_scopes(scopes.iter().cloned().map(Scope::new))
-            .add_extra_param("resource", resource.unwrap_or(self.dialer.endpoint().url().as_str()))
-            .request_async(&exchange)
+            .add_extra_param("resource", resource);
+        let answer = request
+            .request_async(&http)
             .await
             .map_err(|error| self.refused(&error, &tokens.endpoint, secret.as_ref()))?;
-        let granted = answer.scopes().into_iter().flatten().map(|scope| scope.to_string());
+        let granted = answer
+            .scopes()
+            .into_iter()
+            .flatten()
+            .map(|scope| scope.to_string());
         Ok(Granted {
             token: SecretString::from(answer.access_token().secret().as_str()),
             lives: answer.expires_in(),
@@ -171,7 +174,13 @@ impl ClientCredentials {
                 };
                 let said = Redactor::new(secret.cloned()).text(&said).unwrap_or(said);
                 let client = clip(&self.settings.client_id, FOREIGN_CHARS);
-                (class, format!("{url} refuses the client {client}: {}", clip(&said, FOREIGN_CHARS)))
+                (
+                    class,
+                    format!(
+                        "{url} refuses the client {client}: {}",
+                        clip(&said, FOREIGN_CHARS)
+                    ),
+                )
             }
             RequestTokenError::Parse(..) | RequestTokenError::Other(_) => (
                 Class::Unavailable,
@@ -209,12 +218,39 @@ impl Grant for ClientCredentials {
     }
 }
 
+/// Sends token requests. Whether the server is busy is seen by its status, whatever its body is.
+struct TokenClient(Arc<Dialer>);
+
+impl<'c> AsyncHttpClient<'c> for TokenClient {
+    type Error = NetError;
+    type Future = BoxFuture<'c, Result<HttpResponse, NetError>>;
+
+    fn call(&'c self, request: HttpRequest) -> Self::Future {
+        async move {
+            let response = self.0.send(request, None).await?;
+            match response.status() {
+                status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+                    Err(unavailable(format!("HTTP {}", status.as_u16())))
+                }
+                _ => Ok(response),
+            }
+        }
+        .boxed()
+    }
+}
+
 fn tokens(metadata: AuthorizationMetadata, scopes: Vec<String>) -> Tokens {
     let methods = metadata
         .additional_fields
         .get("token_endpoint_auth_methods_supported")
         .and_then(|methods| methods.as_array())
-        .map(|methods| methods.iter().filter_map(|name| name.as_str()).map(str::to_owned).collect());
+        .map(|methods| {
+            methods
+                .iter()
+                .filter_map(|name| name.as_str())
+                .map(str::to_owned)
+                .collect()
+        });
     Tokens {
         endpoint: metadata.token_endpoint,
         issuer: metadata.issuer,
@@ -260,9 +296,15 @@ mod tests {
             method(offered.as_deref(), secret).map(|method| matches!(method, AuthType::BasicAuth))
         };
         assert_eq!(method(None, true), Ok(true));
-        assert_eq!(method(Some(&["client_secret_post", "client_secret_basic"]), true), Ok(true));
+        assert_eq!(
+            method(Some(&["client_secret_post", "client_secret_basic"]), true),
+            Ok(true)
+        );
         assert_eq!(method(Some(&["client_secret_post"]), true), Ok(false));
-        assert_eq!(method(Some(&["private_key_jwt"]), true), Err("private_key_jwt".into()));
+        assert_eq!(
+            method(Some(&["private_key_jwt"]), true),
+            Err("private_key_jwt".into())
+        );
         assert_eq!(method(Some(&["none"]), false), Ok(true));
     }
 
@@ -270,7 +312,9 @@ mod tests {
     fn scopes_are_the_documents_else_the_servers_and_what_was_missed() {
         let more = BTreeSet::from(["z".to_owned()]);
         let all = |declared: &[&str], found: &[&str], more| -> Vec<String> {
-            scopes(&names(declared), &names(found), more).into_iter().collect()
+            scopes(&names(declared), &names(found), more)
+                .into_iter()
+                .collect()
         };
         assert_eq!(all(&["a"], &["b"], &more), names(&["a", "z"]));
         assert_eq!(all(&[], &["b", "c"], &more), names(&["b", "c", "z"]));

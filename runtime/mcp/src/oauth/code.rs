@@ -74,10 +74,13 @@ impl Code {
     }
 
     /// What the server says now, in a manager of its own.
-    async fn discover(&self, challenge: Option<&str>) -> Result<(AuthorizationManager, AuthorizationMetadata), NetError> {
+    async fn discover(
+        &self,
+        challenge: Option<&str>,
+    ) -> Result<(AuthorizationManager, AuthorizationMetadata), NetError> {
         let endpoint = self.dialer.endpoint();
         let manager =
-            AuthorizationManager::new_with_oauth_http_client(endpoint.url().as_str(), self.dialer.clone())
+            AuthorizationManager::new_with_oauth_http_client(endpoint.url().to_string(), self.dialer.clone())
                 .await
                 .map_err(fault)?;
         let found = manager
@@ -94,7 +97,11 @@ impl Code {
     }
 
     /// Begins anew, or goes on where the authorization server is the same.
-    async fn challenged(&mut self, challenge: Option<&str>, more: &BTreeSet<String>) -> Result<Granted, NetError> {
+    async fn challenged(
+        &mut self,
+        challenge: Option<&str>,
+        more: &BTreeSet<String>,
+    ) -> Result<Granted, NetError> {
         let (mut manager, metadata) = self.discover(challenge).await?;
         let issuer = metadata.issuer.clone();
         manager.set_metadata(metadata);
@@ -160,7 +167,10 @@ impl Code {
     async fn step_up(&self, missing: &BTreeSet<String>) -> Result<Granted, NetError> {
         let manager = self.manager()?;
         let required: Vec<_> = missing.iter().map(String::as_str).collect();
-        let url = manager.request_scope_upgrade(&required.join(" ")).await.map_err(fault)?;
+        let url = manager
+            .request_scope_upgrade(&required.join(" "))
+            .await
+            .map_err(fault)?;
         self.finish(manager, &url, missing.iter().cloned()).await
     }
 
@@ -180,7 +190,11 @@ impl Code {
         let back = self.login.opener.open(url).await.map_err(denied)?;
         let callback = AuthorizationCallback::from_redirect_url(&back).map_err(fault)?;
         manager
-            .exchange_code_for_token_with_issuer(&callback.code, &callback.csrf_token, callback.issuer.as_deref())
+            .exchange_code_for_token_with_issuer(
+                &callback.code,
+                &callback.csrf_token,
+                callback.issuer.as_deref(),
+            )
             .await
             .map_err(fault)?;
         granted(manager, asked.into_iter().collect()).await

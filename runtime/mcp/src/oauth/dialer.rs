@@ -8,7 +8,9 @@ use std::time::Duration;
 use agentd_base::class::{Class, Classified as _};
 use agentd_base::limit::FOREIGN_CHARS;
 use agentd_base::text::clip;
-use agentd_net::{Declared, Destination, DestinationError, HttpClient, NetError, Options, Redirects, Replay, TlsMode};
+use agentd_net::{
+    Declared, Destination, DestinationError, HttpClient, NetError, Options, Redirects, Replay, TlsMode,
+};
 use bytes::Bytes;
 use http::{Request, Response};
 use rmcp::transport::auth::{
@@ -82,7 +84,12 @@ impl Dialer {
     }
 
     fn client(&self, url: &str) -> Result<HttpClient, NetError> {
-        let refused = |fault: DestinationError| NetError::Refused(format!("{} is not asked for a token: it {fault}", clip(url, FOREIGN_CHARS)));
+        let refused = |fault: DestinationError| {
+            NetError::Refused(format!(
+                "{} is not asked for a token: it {fault}",
+                clip(url, FOREIGN_CHARS)
+            ))
+        };
         // Parsed by the widest rule there is, for its origin alone.
         let asked = Destination::declared(url, Declared::Mcp).map_err(refused)?;
         let same = |other: &Destination| asked.url().origin() == other.url().origin();
@@ -102,7 +109,10 @@ impl Dialer {
         };
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let origin = destination.url().origin();
-        if let Some(client) = clients.iter().find(|client| client.destination().url().origin() == origin) {
+        if let Some(client) = clients
+            .iter()
+            .find(|client| client.destination().url().origin() == origin)
+        {
             return Ok(client.clone());
         }
         let client = HttpClient::new(destination, options)?;
@@ -211,7 +221,9 @@ mod tests {
     fn origins_are_few() {
         let dialer = dialer("https://mcp.example/mcp", None);
         for port in 1..100 {
-            dialer.client(&format!("https://as.example:{port}/token")).unwrap();
+            dialer
+                .client(&format!("https://as.example:{port}/token"))
+                .unwrap();
         }
         assert_eq!(dialer.clients.lock().unwrap().len(), ORIGINS);
     }
@@ -223,7 +235,12 @@ mod tests {
             completed(r#"{"token_endpoint":"https://as/token"}"#).unwrap(),
             r#"{"authorization_endpoint":"","token_endpoint":"https://as/token"}"#
         );
-        for text in [r#"{"token_endpoint":"t","authorization_endpoint":"a"}"#, "{}", "[]", "x"] {
+        for text in [
+            r#"{"token_endpoint":"t","authorization_endpoint":"a"}"#,
+            "{}",
+            "[]",
+            "x",
+        ] {
             assert_eq!(completed(text), None, "{text}");
         }
     }

@@ -75,7 +75,11 @@ impl Kept {
 pub(crate) fn missing_scopes(challenge: &str) -> Option<BTreeSet<String>> {
     let insufficient = parameter(challenge, "error").is_some_and(|error| error == "insufficient_scope");
     let scopes = parameter(challenge, "scope").filter(|_| insufficient)?;
-    let scopes: BTreeSet<_> = scopes.split_ascii_whitespace().take(SCOPES).map(str::to_owned).collect();
+    let scopes: BTreeSet<_> = scopes
+        .split_ascii_whitespace()
+        .take(SCOPES)
+        .map(str::to_owned)
+        .collect();
     (!scopes.is_empty()).then_some(scopes)
 }
 
@@ -159,7 +163,10 @@ mod tests {
     fn what_is_missing() {
         let scopes = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
         for (challenge, expected) in [
-            (r#"Bearer error="insufficient_scope", scope="a b""#, scopes(&["a", "b"])),
+            (
+                r#"Bearer error="insufficient_scope", scope="a b""#,
+                scopes(&["a", "b"]),
+            ),
             (r#"bearer scope=a, ERROR=insufficient_scope"#, scopes(&["a"])),
             (
                 r#"Basic realm="x, scope=\"no\"", Bearer error_description="error=\"x\"", error="insufficient_scope", scope="a""#,
