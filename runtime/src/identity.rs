@@ -5,6 +5,7 @@ use std::path::Path;
 
 use agentd_base::clock::SharedClock;
 use agentd_config::document::Identity;
+use agentd_config::file::FileError;
 use agentd_config::{ConfigErrors, Fault};
 use agentd_identity::{Bundle, IdentitySource, SpiffeId, TrustDomain};
 use agentd_net::issuer::{IssuerClient, IssuerConfig, PACE, Renewal, renew};
@@ -29,6 +30,9 @@ impl Drop for PodIdentity {
     }
 }
 
+/// The largest ConfigMap.
+const BUNDLE_BYTES: usize = 1024 * 1024;
+
 impl PodIdentity {
     /// Starts the renewal. `bundle` is what the live folder holds; without it the file is read.
     ///
@@ -41,7 +45,7 @@ impl PodIdentity {
     ) -> Result<Self, ConfigErrors> {
         let trust_domain: TrustDomain = parsed("identity.trust_domain", &identity.trust_domain)?;
         let source = IdentitySource::new(trust_domain);
-        match bundle.map_or_else(|| std::fs::read(&identity.bundle_file), Ok) {
+        match bundle.map_or_else(|| read_bundle(&identity.bundle_file), Ok) {
             Ok(pem) => {
                 let bundle = parse_bundle(&source, &pem)?;
                 set_bundle(&source, bundle);
@@ -94,6 +98,14 @@ impl PodIdentity {
             clock: self.clock.clone(),
         }
     }
+}
+
+/// The file of the bundle.
+///
+/// # Errors
+/// When it is no file of a bundle's size.
+pub fn read_bundle(path: &Path) -> Result<Vec<u8>, FileError> {
+    agentd_config::file::read(path, BUNDLE_BYTES).map(|pem| pem.to_vec())
 }
 
 /// The bundle of this trust domain.

@@ -16,7 +16,7 @@ use agentd_identity::{Bundle, IdentitySource};
 use tokio::sync::watch;
 
 use crate::files::Folders;
-use crate::identity::{name_in, parse_bundle, set_bundle};
+use crate::identity::{name_in, parse_bundle, read_bundle, set_bundle};
 use crate::metrics::Metrics;
 
 /// A kubelet makes several changes for one swap; a person's editor too.
@@ -195,7 +195,7 @@ impl<T: Reloadable> LiveHalf<T> {
         let (Some(source), Some(file)) = (&self.identity, document.bundle_file()) else {
             return;
         };
-        let read = std::fs::read(&file).map_err(|error| error.to_string());
+        let read = read_bundle(&file).map_err(|error| error.to_string());
         match read.and_then(|pem| parse_bundle(source, &pem).map_err(|errors| errors.to_string())) {
             Ok(bundle) => set_bundle(source, bundle),
             Err(error) => tracing::warn!(event = "identity.bundle.fail", path = %file.display(), err = error),

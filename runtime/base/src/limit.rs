@@ -17,4 +17,4 @@ pub const INSTRUCTION_BYTES: usize = 64 * 1024;
 /// The rendered document (api.md).
 pub const DOCUMENT_BYTES: usize = 900 * 1024;
 /// A file that holds one secret.
-pub const SECRET_BYTES: u64 = 64 * 1024;
+pub const SECRET_BYTES: usize = 64 * 1024;

@@ -6,6 +6,7 @@ pub mod defaults;
 pub mod document;
 pub mod endpoint;
 pub mod fault;
+pub mod file;
 pub mod filter;
 pub mod header;
 pub mod live;

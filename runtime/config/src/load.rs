@@ -1,8 +1,10 @@
 //! From layers to one checked document: files in order (RFC 7396), then the environment, then flags, then the live
 //! folder. Reads files, has no other effect. Every fault is found in one pass.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use agentd_base::limit::DOCUMENT_BYTES;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -10,6 +12,7 @@ use crate::bridge::BridgeDocument;
 use crate::document::Document;
 use crate::endpoint::Place;
 use crate::fault::{ConfigErrors, Fault};
+use crate::file::{self, FileError};
 use crate::live::{self, Live};
 use crate::paths::{self, Leaf};
 use crate::reload::{is_reloadable, merge_patch};
@@ -27,6 +30,22 @@ pub struct Layers {
     pub flags: Vec<(String, String)>,
     /// `--mcp name=endpoint`: each adds a server.
     pub servers: Vec<String>,
+    /// What the pipes among the files held ([`Layers::hold`]).
+    pub held: BTreeMap<PathBuf, Result<Vec<u8>, FileError>>,
+}
+
+impl Layers {
+    /// Reads the pipes among the files (`-c <(...)`) once and for all: a reload cannot read them again.
+    #[must_use]
+    pub fn hold(mut self) -> Self {
+        for path in named_files(&self) {
+            if file::is_pipe(&path) && !self.held.contains_key(&path) {
+                let content = file::drain(&path, DOCUMENT_BYTES, file::PIPE_WAIT);
+                self.held.insert(path, content);
+            }
+        }
+        self
+    }
 }
 
 /// A checked document.
@@ -74,7 +93,10 @@ fn base(layers: &Layers) -> Result<Value, ConfigErrors> {
     let leaves = paths::leaves();
     let mut merge = Merge::new(&shape);
     for file in named_files(layers) {
-        merge.file(&file);
+        match layers.held.get(&file) {
+            Some(held) => merge.pipe(&file, held),
+            None => merge.file(&file),
+        }
     }
     for (name, value) in &layers.variables {
         if let Some(leaf) = merge.variable(&leaves, name) {
@@ -240,17 +262,31 @@ impl<'a> Merge<'a> {
     }
 
     fn file(&mut self, path: &Path) {
-        match std::fs::read(path) {
+        match file::read(path, DOCUMENT_BYTES) {
             Ok(content) => self.text(path, &content),
-            Err(error) => {
-                let problem = format!("cannot be read ({error})");
-                self.faults.push(Fault::new(
-                    path.display().to_string(),
-                    problem,
-                    "check path and permissions",
-                ));
-            }
+            Err(error) => self.unread(path, &error),
         }
+    }
+
+    /// A pipe has no name that would say what it holds.
+    fn pipe(&mut self, path: &Path, held: &Result<Vec<u8>, FileError>) {
+        let name = path.display().to_string();
+        match held.as_ref().map(|content| parse::piped(&name, content)) {
+            Ok(Ok(layer)) => self.layer(layer, &format!("pipe {name}")),
+            Ok(Err(fault)) => self.faults.push(fault),
+            Err(error) => self.unread(path, error),
+        }
+    }
+
+    fn unread(&mut self, path: &Path, error: &FileError) {
+        let remedy = match error {
+            FileError::NotFound | FileError::Unreadable(_) => "check path and permissions",
+            FileError::NotAFile => "name a file, or a pipe such as <(command)",
+            FileError::TooLarge(_) => "shorten it",
+            FileError::Silent => "let its writer write all and close it",
+        };
+        let name = path.display().to_string();
+        self.faults.push(Fault::new(name, error.to_string(), remedy));
     }
 
     fn text(&mut self, path: &Path, content: &[u8]) {

@@ -14,33 +14,37 @@ use crate::fault::Fault;
 const DEPTH: usize = 64;
 
 /// The value of a file's text: JSON by `.json`, YAML by `.yaml` and `.yml`. `name` is how faults call the file.
-pub(crate) fn text(name: &str, text: &[u8]) -> Result<Value, Fault> {
-    let fault = |problem: String, remedy: &str| Fault::new(name, problem, remedy);
-    if text.len() > DOCUMENT_BYTES {
-        return Err(fault(
-            format!("is larger than {DOCUMENT_BYTES} bytes"),
-            "shorten it",
-        ));
-    }
-    let Ok(text) = std::str::from_utf8(text) else {
-        return Err(fault("is not UTF-8".into(), "save it as UTF-8"));
-    };
-    let value = match Path::new(name)
+pub(crate) fn text(name: &str, content: &[u8]) -> Result<Value, Fault> {
+    let read = match Path::new(name)
         .extension()
         .and_then(|extension| extension.to_str())
     {
-        Some("json") => json(text),
-        Some("yaml" | "yml") => yaml(text),
-        _ => return Err(fault("is neither .json nor .yaml".into(), "name it so")),
+        Some("json") => json,
+        Some("yaml" | "yml") => yaml,
+        _ => return Err(Fault::new(name, "is neither .json nor .yaml", "name it so")),
     };
-    match value {
+    keys(name, content, read)
+}
+
+/// The value of a pipe's text, which has no name to say which of the two it is.
+pub(crate) fn piped(name: &str, content: &[u8]) -> Result<Value, Fault> {
+    keys(name, content, either)
+}
+
+fn keys(name: &str, content: &[u8], read: fn(&str) -> Result<Value, String>) -> Result<Value, Fault> {
+    let fault = |problem: String, remedy: &str| Err(Fault::new(name, problem, remedy));
+    if content.len() > DOCUMENT_BYTES {
+        return fault(format!("is larger than {DOCUMENT_BYTES} bytes"), "shorten it");
+    }
+    let Ok(text) = std::str::from_utf8(content) else {
+        return fault("is not UTF-8".into(), "save it as UTF-8");
+    };
+    // Some editors begin every file with a byte order mark.
+    match read(text.strip_prefix('\u{feff}').unwrap_or(text)) {
         Ok(Value::Null) => Ok(Value::Object(Map::new())),
         Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(fault("is not a set of keys".into(), "write `key: value` pairs")),
-        Err(problem) => Err(fault(
-            format!("cannot be read ({})", first_line(&problem)),
-            "mend it there",
-        )),
+        Ok(_) => fault("is not a set of keys".into(), "write `key: value` pairs"),
+        Err(problem) => fault(format!("cannot be read ({problem})"), "mend it there"),
     }
 }
 
@@ -49,9 +53,12 @@ pub(crate) fn inline(text: &str) -> Result<Value, String> {
     if text.len() > DOCUMENT_BYTES {
         return Err(format!("is larger than {DOCUMENT_BYTES} bytes"));
     }
-    // JSON first: what is not JSON may still be YAML, but a key that is written twice is so in both.
-    let value = json(text).or_else(|_| yaml(text));
-    value.map_err(|problem| first_line(&problem))
+    either(text)
+}
+
+/// JSON first: what is not JSON may still be YAML, but a key that is written twice is so in both.
+fn either(text: &str) -> Result<Value, String> {
+    json(text).or_else(|_| yaml(text))
 }
 
 fn first_line(problem: &str) -> String {
@@ -63,14 +70,33 @@ fn json(text: &str) -> Result<Value, String> {
     Unique(DEPTH)
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value))
-        .map_err(|error| error.to_string())
+        .map_err(|error| first_line(&error.to_string()))
 }
 
 fn yaml(text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(Value::Null);
     }
-    serde_saphyr::from_str(text).map_err(|error| error.to_string())
+    serde_saphyr::from_str(text).map_err(|error| yaml_fault(&error))
+}
+
+/// What is wrong with a YAML text, without the library's advice: nobody here can set its options.
+fn yaml_fault(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::{Error, MessageFormatter as _, UserMessageFormatter};
+    let error = error.without_snippet();
+    let what = match error {
+        Error::DuplicateMappingKey { key, .. } => {
+            let key = key.as_deref().unwrap_or("?");
+            format!("key `{}` is written twice", agentd_base::text::clip(key, 80))
+        }
+        Error::MultipleDocuments { .. } => "it holds more than one document (`---`)".to_owned(),
+        Error::Budget { .. } => "it is too large or too deep".to_owned(),
+        other => UserMessageFormatter.format_message(other).into_owned(),
+    };
+    let place = error
+        .location()
+        .map(|at| format!(" at line {} column {}", at.line(), at.column()));
+    first_line(&what) + &place.unwrap_or_default()
 }
 
 /// The long form of a list's short form: a comma-separated text, or bare texts as entries.

@@ -2,7 +2,6 @@
 //! once and resolved at each use, so that a rotated Secret is taken up. Nothing here prints or keeps a resolved value.
 
 use std::fmt;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use agentd_base::class::{Class, Classified};
@@ -11,6 +10,7 @@ use secrecy::SecretString;
 use zeroize::Zeroizing;
 
 use crate::document::{Auth, Connection, Document};
+use crate::file::{self, FileError};
 
 /// Where the operator mounts Secrets in a pod: `<this>/<secret name>/<key>`.
 pub const POD_FOLDER: &str = "/etc/agentd/secrets";
@@ -52,6 +52,9 @@ pub enum SecretError {
         /// Why.
         kind: std::io::ErrorKind,
     },
+    /// A folder, a device, a pipe.
+    #[error("secret file {} is not a regular file; name the file that holds the secret", .0.display())]
+    NotAFile(PathBuf),
     /// Not text, or longer than [`SECRET_BYTES`].
     #[error("secret file {} is not a text of at most {SECRET_BYTES} bytes; check what it holds", .0.display())]
     NotText(PathBuf),
@@ -65,7 +68,7 @@ impl Classified for SecretError {
         match self {
             Self::NoVariable(_) | Self::NoFile(_) | Self::Empty(_) => Class::Denied,
             Self::Unreadable { .. } => Class::Unavailable,
-            Self::NotText(_) | Self::Control(_) => Class::Invalid,
+            Self::NotAFile(_) | Self::NotText(_) | Self::Control(_) => Class::Invalid,
         }
     }
 }
@@ -74,8 +77,8 @@ impl Classified for SecretError {
 pub trait SecretSource: Send + Sync {
     /// The environment variable; none when it is not set.
     fn variable(&self, name: &str) -> Option<Zeroizing<String>>;
-    /// The content of the file, at most [`SECRET_BYTES`] and one more byte.
-    fn file(&self, path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>>;
+    /// The content of the file, at most [`SECRET_BYTES`].
+    fn file(&self, path: &Path) -> Result<Zeroizing<Vec<u8>>, FileError>;
 }
 
 /// The environment and the file system of this process.
@@ -87,12 +90,8 @@ impl SecretSource for SystemSecrets {
         std::env::var(name).ok().map(Zeroizing::new)
     }
 
-    fn file(&self, path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
-        let mut bytes = Zeroizing::new(Vec::new());
-        std::fs::File::open(path)?
-            .take(SECRET_BYTES + 1)
-            .read_to_end(&mut bytes)?;
-        Ok(bytes)
+    fn file(&self, path: &Path) -> Result<Zeroizing<Vec<u8>>, FileError> {
+        file::read(path, SECRET_BYTES)
     }
 }
 
@@ -210,16 +209,16 @@ fn is_variable(name: &str) -> bool {
 }
 
 fn read(source: &dyn SecretSource, path: &Path) -> Result<Zeroizing<String>, SecretError> {
-    let bytes = source.file(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => SecretError::NoFile(path.to_owned()),
-        kind => SecretError::Unreadable {
+    let bytes = source.file(path).map_err(|error| match error {
+        FileError::NotFound => SecretError::NoFile(path.to_owned()),
+        FileError::TooLarge(_) => SecretError::NotText(path.to_owned()),
+        FileError::NotAFile | FileError::Silent => SecretError::NotAFile(path.to_owned()),
+        FileError::Unreadable(kind) => SecretError::Unreadable {
             path: path.to_owned(),
             kind,
         },
     })?;
-    let fits = u64::try_from(bytes.len()).is_ok_and(|length| length <= SECRET_BYTES);
-    let text = std::str::from_utf8(&bytes).ok().filter(|_| fits);
-    let text = text.ok_or_else(|| SecretError::NotText(path.to_owned()))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| SecretError::NotText(path.to_owned()))?;
     if trim(text).is_empty() {
         return Err(SecretError::Empty(path.to_owned()));
     }

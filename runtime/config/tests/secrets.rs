@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use agentd_base::class::{Class, Classified as _};
 use agentd_config::Document;
 use agentd_config::document::{Auth, ClientTls, McpServer, ModelEndpoint, OAuth2Auth, StaticAuth};
+use agentd_config::file::FileError;
 use agentd_config::secret::{
     SecretError, SecretSource, SystemSecrets, Template, TemplateError, missing_secrets, secret_files,
 };
@@ -30,15 +31,16 @@ impl SecretSource for Given {
         Some(Zeroizing::new(value.into()))
     }
 
-    fn file(&self, path: &Path) -> std::io::Result<Zeroizing<Vec<u8>>> {
+    fn file(&self, path: &Path) -> Result<Zeroizing<Vec<u8>>, FileError> {
         let content: &[u8] = match path.to_str() {
             Some("/s/key") => b"from-file\n",
             Some("/s/two") => b"two\r\n\n",
             Some("/s/empty") => b"\n",
             Some("/s/binary") => &[0xff, 0xfe],
-            Some("/s/large") => &[b'x'; 64 * 1024 + 1],
-            Some("/s/denied") => return Err(std::io::ErrorKind::PermissionDenied.into()),
-            _ => return Err(std::io::ErrorKind::NotFound.into()),
+            Some("/s/large") => return Err(FileError::TooLarge(1)),
+            Some("/s/folder") => return Err(FileError::NotAFile),
+            Some("/s/denied") => return Err(FileError::Unreadable(std::io::ErrorKind::PermissionDenied)),
+            _ => return Err(FileError::NotFound),
         };
         Ok(Zeroizing::new(content.to_vec()))
     }
@@ -84,6 +86,11 @@ fn what_is_not_there_or_not_fit_names_the_reference() {
         (
             "{{secret-file:/s/binary}}",
             NotText(path("/s/binary")),
+            Class::Invalid,
+        ),
+        (
+            "{{secret-file:/s/folder}}",
+            NotAFile(path("/s/folder")),
             Class::Invalid,
         ),
         (

@@ -133,6 +133,8 @@ fn every_rule_bites() {
         ("/mcp/servers/1/exclude", json!(["a", "{b"])),
         ("/mcp/servers/1/call_timeout", json!("0s")),
         ("/mcp/servers/1/headers", json!({"X-Api-Key": "hunter2"})),
+        ("/mcp/servers/1/headers", json!({"X-A": "one", "x-a": "two", "X-a": "three", "X-B": "v"})),
+        ("/intelligence/endpoints/0/headers", json!({"X-A": "one", "x-A": "two"})),
         ("/mcp/servers/1/headers", json!({"X A": "v"})),
         ("/mcp/servers/1/headers", json!({"Host": "v"})),
         ("/mcp/servers/1/headers", json!({"X-A": "a\r\nB: c"})),

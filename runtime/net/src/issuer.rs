@@ -220,10 +220,10 @@ fn read_token(path: &Path) -> Result<SecretString, IssuerError> {
     use std::io::Read as _;
     let fault = |why: String| IssuerError::Token(format!("token file {}: {why}", path.display()));
     let mut text = String::new();
-    let read =
-        std::fs::File::open(path).and_then(|file| file.take(SECRET_BYTES + 1).read_to_string(&mut text));
+    let most = u64::try_from(SECRET_BYTES).unwrap_or(u64::MAX);
+    let read = crate::tls::open(path).and_then(|file| file.take(most + 1).read_to_string(&mut text));
     let read = read.map_err(|error| fault(error.to_string()))?;
-    if read as u64 > SECRET_BYTES {
+    if read > SECRET_BYTES {
         return Err(fault("is too long for a token".into()));
     }
     match text.trim() {

@@ -252,7 +252,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, NetError> {
 
 fn read_bounded(path: &Path) -> Result<Vec<u8>, NetError> {
     use std::io::Read as _;
-    let file = std::fs::File::open(path).map_err(|error| unusable(path, &error.to_string()))?;
+    let file = open(path).map_err(|error| unusable(path, &error.to_string()))?;
     let mut bytes = Vec::new();
     file.take(FILE_BYTES + 1)
         .read_to_end(&mut bytes)
@@ -261,6 +261,15 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, NetError> {
         return Err(unusable(path, "is longer than 1 MiB"));
     }
     Ok(bytes)
+}
+
+/// A regular file: a FIFO would keep a connection waiting for ever, a device has no end.
+pub(crate) fn open(path: &Path) -> std::io::Result<std::fs::File> {
+    if std::fs::metadata(path)?.is_file() {
+        std::fs::File::open(path)
+    } else {
+        Err(std::io::Error::other("is not a regular file"))
+    }
 }
 
 fn unusable(path: &Path, why: &str) -> NetError {

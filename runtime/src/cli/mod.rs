@@ -2,6 +2,7 @@
 //! parsing only, no effect.
 
 mod clients;
+mod mcp;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 pub use self::clients::{A2aSend, FetchFrom, IdentityFetch};
 use self::clients::{a2a_send, a2a_send_command, identity_fetch, identity_fetch_command};
+pub use self::mcp::{Mcp, Verb};
 
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +37,8 @@ pub enum Invocation {
     IdentityFetch(IdentityFetch),
     /// Send a message to an agent.
     A2aSend(A2aSend),
+    /// Talk to an MCP server.
+    Mcp(Mcp),
 }
 
 impl Invocation {
@@ -54,6 +58,7 @@ impl Invocation {
             variables,
             flags,
             servers,
+            ..Layers::default()
         }
     }
 }
@@ -81,6 +86,7 @@ where
             Some((_, send)) => Invocation::A2aSend(a2a_send(send)),
             None => return Err(no_verb("a2a")),
         },
+        Some(("mcp", verb)) => Invocation::Mcp(mcp::mcp(verb).ok_or_else(|| no_verb("mcp"))?),
         Some((_, run_matches)) => run(run_matches),
         None => run(&matches),
     })
@@ -117,6 +123,7 @@ pub fn command() -> Command {
                 .subcommand_required(true)
                 .subcommand(a2a_send_command()),
         )
+        .subcommand(mcp::command())
 }
 
 fn no_verb(noun: &str) -> clap::Error {
@@ -136,14 +143,18 @@ fn config_arg() -> Arg {
         .help("A configuration file, YAML or JSON; repeatable, later ones win")
 }
 
+fn servers_arg() -> Arg {
+    Arg::new("mcp")
+        .long("mcp")
+        .value_name("NAME=ENDPOINT")
+        .action(ArgAction::Append)
+        .help("Adds one MCP server; repeatable")
+}
+
 fn run_args(leaves: &[Leaf]) -> Vec<Arg> {
     let mut args = vec![
         config_arg(),
-        Arg::new("mcp")
-            .long("mcp")
-            .value_name("NAME=ENDPOINT")
-            .action(ArgAction::Append)
-            .help("Adds one MCP server; repeatable"),
+        servers_arg(),
     ];
     for (alias, path) in paths::ALIASES {
         args.push(leaf_arg(

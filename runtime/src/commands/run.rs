@@ -13,6 +13,7 @@ use crate::supervisor::Start;
 /// Loads the configuration and hands it on; the exit code.
 pub fn prepare(layers: Layers, go: impl FnOnce(Start) -> u8) -> u8 {
     let level = logging::install("supervisor", LogLevel::Info);
+    let layers = layers.hold();
     match load(&layers) {
         Ok(loaded) => go(Start {
             loaded,

@@ -1,5 +1,7 @@
 //! Checks of what any destination says about its connection: headers, credentials, TLS, clocks.
 
+use std::collections::BTreeMap;
+
 use agentd_base::duration::Duration;
 use url::Url;
 
@@ -34,6 +36,18 @@ pub(super) fn check(
             format!("holds {} headers", connection.headers.len()),
             format!("keep at most {HEADERS}"),
         ));
+    }
+    let mut names = BTreeMap::new();
+    for name in connection.headers.keys() {
+        // Names are equal whatever their case: the later one would take the place of the other.
+        if let Some(other) = names.insert(name.to_ascii_lowercase(), name) {
+            let other = agentd_base::text::clip(other, 80);
+            faults.push(Fault::new(
+                crate::shape::join(&format!("{key}.headers"), name),
+                format!("is the same header as {other}"),
+                "keep one of the two",
+            ));
+        }
     }
     for (name, value) in &connection.headers {
         check_header(

@@ -266,3 +266,12 @@ async fn spiffe_ids_are_exact() {
     };
     fails(&with(foreign), "does not verify").await;
 }
+
+#[tokio::test]
+async fn roots_are_a_file_and_nothing_that_has_no_end() {
+    for path in ["/dev/zero", "/dev", "/nowhere"] {
+        let destination = Destination::declared("https://127.0.0.1:1", Declared::Mcp).unwrap();
+        let client = HttpClient::new(destination, web(with_ca(Path::new(path)))).unwrap();
+        fails(&client, &format!("certificate file {path}: ")).await;
+    }
+}
