@@ -24,8 +24,9 @@ use crate::authority_store::StoreError;
 use crate::leader;
 use crate::leadership::{self, Candidate, Election, LeadershipError};
 use crate::metrics::Metrics;
-use crate::reports::listener::{Listener, Service};
+use crate::reports::listener::{self, Service};
 use crate::server::Admin;
+use crate::tls_listener::Listener;
 
 /// The name under which readiness waits for the CRDs.
 const CRDS: &str = "crds";
@@ -177,7 +178,7 @@ impl Controllers {
         } = self;
         let (is_leader, leads) = watch::channel(None);
         let admin = admin.serve(drain.clone());
-        let reports = reports.serve(leads, drain.clone());
+        let reports = listener::serve(reports, leads, drain.clone());
         let work = work(args, readiness, metrics, is_leader, drain);
         // The ports end with the drain, and so does the work, which is only slower; or it fails, and takes them along.
         let ports = async {

@@ -24,4 +24,6 @@ pub mod rollout;
 #[cfg(test)]
 mod scripted;
 pub mod server;
+mod tally;
+pub mod tls_listener;
 pub mod world;

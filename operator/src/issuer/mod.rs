@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use crate::authority_store::{self, StoreError};
 use crate::events::Events;
 use crate::server::Admin;
+use crate::tls_listener::Listener;
 
 /// The name under which readiness waits for the CA Secret.
 const AUTHORITY: &str = "authority";
@@ -80,7 +81,7 @@ impl Classified for IssuerError {
 /// An issuer with its ports bound.
 pub struct Issuer {
     args: IssuerArgs,
-    listener: server::Listener,
+    listener: Listener,
     admin: Admin,
     readiness: Readiness,
     metrics: metrics::Metrics,
@@ -100,7 +101,7 @@ impl Issuer {
         );
         let registry = prometheus::Registry::new();
         let metrics = metrics::Metrics::new(&registry)?;
-        let listener = server::Listener::bind(args.listen).await?;
+        let listener = Listener::bind(args.listen).await?;
         let admin = Admin::bind(args.admin, readiness.clone(), registry).await?;
         Ok(Self {
             args,
@@ -156,7 +157,7 @@ pub async fn run(args: IssuerArgs, drain: Watch) -> Result<(), IssuerError> {
 
 async fn issue(
     args: IssuerArgs,
-    listener: server::Listener,
+    listener: Listener,
     readiness: Readiness,
     metrics: metrics::Metrics,
     mut drain: Watch,
@@ -186,12 +187,13 @@ async fn issue(
         first,
         (&namespace, &service, &cluster_domain),
         svid_ttl,
-        clock,
+        clock.clone(),
     )?);
     let app = server::App::new(
         Box::new(token::ReviewVerifier::new(
             client.clone(),
             format!("agentd:{namespace}/{release}"),
+            clock.clone(),
         )),
         Box::new(lookup::LiveLookup::new(client.clone())),
         signer.clone(),
@@ -202,7 +204,7 @@ async fn issue(
     readiness.release(AUTHORITY);
     tracing::info!(event = "issuer.ready", trust_domain = %signer.trust_domain());
     tokio::select! {
-        () = listener.serve(Arc::new(app), drain) => Ok(()),
+        () = server::serve(listener, Arc::new(app), drain) => Ok(()),
         error = keep(&signer, &mut authorities, &readiness, &metrics) => Err(error.into()),
     }
 }

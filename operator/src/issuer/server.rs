@@ -1,11 +1,11 @@
 //! The issuer's listener: TLS with its own SVID, HTTP/1.1, `POST /v1/svid` and nothing else. Bounds everything a
 //! stranger can do before and after the handshake; handshakes run off the accept path. Who may have what is policy's.
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use agentd_base::class::{Class, Classified as _};
+use agentd_base::class::Classified as _;
 use agentd_base::drain::Watch;
 use agentd_base::issuance::{self, SvidRequest, SvidResponse, reason};
 use agentd_base::limit::CSR_BYTES;
@@ -13,49 +13,57 @@ use agentd_identity::authority::AuthorityError;
 use agentd_identity::tls::{ClientAuth, server_config};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse as _, Json, Response};
 use axum::routing::post;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::Watcher;
 use hyper_util::service::TowerToHyperService;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::ObjectMeta;
-use tokio::net::{TcpListener, TcpStream};
+use rustls::ServerConfig;
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::facts::{Facts, Token};
 use super::lookup::Lookup;
-use super::metrics::Metrics;
-use super::pace::Pace;
+use super::metrics::{Metrics, Open};
+use super::pace::{Pace, Rate};
 use super::policy::{self, Case, Decision, Grant, Refusal};
 use super::sign::Signer;
 use super::token::{TokenVerifier, looks_signed};
 use crate::events::Events;
+use crate::tls_listener::{Bounds, Listener, Session};
 
-/// A handshake of a peer that means it takes milliseconds.
-const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// The head of a request, and how long an idle connection is kept.
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 /// One request: the API server is read up to eight times, each in milliseconds.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(20);
-/// What is in flight when the issuer is asked to stop.
-const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
-/// Connections at once; more wait in the kernel's queue. A thousand pods that start together each ask once.
-const MAX_CONNECTIONS: usize = 1024;
 /// Requests at once that may read the API server.
 const MAX_REQUESTS: usize = 64;
+/// Requests of one ServiceAccount: a pod asks once when it starts and a few times a day; all pods of a Job may start
+/// together. Above this many accounts those that have not asked for a minute are forgotten first.
+const ACCOUNT_RATE: Rate = Rate {
+    burst: 30.0,
+    per_second: 0.5,
+    keys: 20_000,
+};
+/// Requests of one origin, counted before anybody is asked whose token it is: garbage from one pod must not cost the API
+/// server more than a full node that starts behind one address.
+const ORIGIN_RATE: Rate = Rate {
+    burst: 300.0,
+    per_second: 10.0,
+    keys: 20_000,
+};
 /// A CSR in JSON: its line ends are escaped.
 const BODY_BYTES: usize = 2 * CSR_BYTES;
 /// A head: a token is under 2 KiB.
 const HEAD_BYTES: usize = 16 * 1024;
 /// Header fields of one request.
 const MAX_HEADERS: usize = 64;
-/// The pause after a failed accept (no file descriptor left), so that the loop does not spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What answers requests.
 pub struct App {
@@ -71,7 +79,8 @@ pub struct App {
     pub events: Events,
     /// Counts.
     pub metrics: Metrics,
-    pace: Mutex<Pace>,
+    origins: Mutex<Pace<IpAddr>>,
+    accounts: Mutex<Pace<(String, String)>>,
     requests: Semaphore,
 }
 
@@ -85,7 +94,6 @@ impl App {
         events: Events,
         metrics: Metrics,
     ) -> Self {
-        let (pace, requests) = (Mutex::default(), Semaphore::new(MAX_REQUESTS));
         Self {
             verifier,
             lookup,
@@ -93,13 +101,20 @@ impl App {
             cluster_domain,
             events,
             metrics,
-            pace,
-            requests,
+            origins: Mutex::new(Pace::new(ORIGIN_RATE)),
+            accounts: Mutex::new(Pace::new(ACCOUNT_RATE)),
+            requests: Semaphore::new(MAX_REQUESTS),
         }
     }
 
-    async fn answer(&self, headers: &HeaderMap, body: Body) -> Result<(SvidResponse, Case), Denied> {
+    async fn answer(
+        &self,
+        origin: Origin,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<(SvidResponse, Case), Denied> {
         let token = bearer(headers)?;
+        self.verifier.screen(token)?;
         let body = axum::body::to_bytes(body, BODY_BYTES).await.map_err(|_| {
             Refusal::new(
                 reason::BAD_REQUEST,
@@ -113,12 +128,16 @@ impl App {
             )
         })?;
 
+        take_turn(&self.origins, origin.0, || format!("{} asks too often", origin.0))?;
         let permit = self.requests.acquire().await;
         permit
             .as_ref()
             .map_err(|_| unavailable("the issuer is stopping"))?;
         let token = self.verifier.verify(token).await?;
-        self.take_turn(&token)?;
+        let (namespace, account) = (&token.namespace, &token.service_account);
+        take_turn(&self.accounts, (namespace.clone(), account.clone()), || {
+            format!("ServiceAccount {namespace}/{account} asks too often")
+        })?;
         let facts = self.lookup.facts(token).await.map_err(|error| {
             tracing::warn!(event = "issuer.lookup.fail", error = %error);
             unavailable("the Kubernetes API does not answer now; try again")
@@ -155,24 +174,6 @@ impl App {
         Ok((response, grant.case))
     }
 
-    fn take_turn(&self, token: &Token) -> Result<(), Denied> {
-        let Token {
-            namespace,
-            service_account,
-            ..
-        } = token;
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        pace.take(namespace, service_account, Instant::now())
-            .map_err(|wait| {
-                let message = format!("ServiceAccount {namespace}/{service_account} asks too often");
-                let refusal = Refusal::new(reason::RATE_LIMITED, message);
-                Denied {
-                    refusal,
-                    retry_after: Some(wait.as_secs().saturating_add(1)),
-                }
-            })
-    }
-
     async fn say_label_ignored(&self, facts: &Facts) {
         let Token {
             namespace,
@@ -195,6 +196,22 @@ impl App {
             .warning(&account, "CallerLabelIgnored", "Issue", note)
             .await;
     }
+}
+
+/// Where a request comes from, as far as it counts for one.
+#[derive(Debug, Clone, Copy)]
+struct Origin(IpAddr);
+
+fn take_turn<K: Eq + std::hash::Hash>(
+    pace: &Mutex<Pace<K>>,
+    key: K,
+    message: impl FnOnce() -> String,
+) -> Result<(), Denied> {
+    let mut pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
+    pace.take(key, Instant::now()).map_err(|wait| Denied {
+        refusal: Refusal::new(reason::RATE_LIMITED, message()),
+        retry_after: Some(wait.as_secs().saturating_add(1)),
+    })
 }
 
 /// A refusal on its way out.
@@ -266,10 +283,14 @@ pub fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-async fn handle(State(app): State<Arc<App>>, request: Request<Body>) -> Response {
+async fn handle(
+    State(app): State<Arc<App>>,
+    Extension(origin): Extension<Origin>,
+    request: Request<Body>,
+) -> Response {
     let start = Instant::now();
     let (parts, body) = request.into_parts();
-    let answer = timeout(REQUEST_DEADLINE, app.answer(&parts.headers, body)).await;
+    let answer = timeout(REQUEST_DEADLINE, app.answer(origin, &parts.headers, body)).await;
     let answer =
         answer.unwrap_or_else(|_| Err(unavailable("the Kubernetes API is too slow; try again").into()));
     let (outcome, response) = match answer {
@@ -281,84 +302,61 @@ async fn handle(State(app): State<Arc<App>>, request: Request<Body>) -> Response
     response
 }
 
-/// A bound listener.
-#[derive(Debug)]
-pub struct Listener(TcpListener);
+/// Bounds of the port.
+const BOUNDS: Bounds = Bounds {
+    name: "issuer",
+    // A thousand pods that start together each ask once.
+    connections: 1024,
+    // A node that hides its pods behind its own address may start a hundred at once.
+    per_origin: 128,
+    drain: Duration::from_secs(10),
+};
 
-impl Listener {
-    /// Binds it. Port 0 takes a free one.
-    ///
-    /// # Errors
-    /// When the address cannot be bound.
-    pub async fn bind(address: SocketAddr) -> std::io::Result<Self> {
-        Ok(Self(TcpListener::bind(address).await?))
-    }
-
-    /// Where it listens.
-    ///
-    /// # Errors
-    /// When the socket has no address.
-    pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
-        self.0.local_addr()
-    }
-
-    /// Serves until the drain begins, then lets what is in flight end.
-    pub async fn serve(self, app: Arc<App>, mut drain: Watch) {
-        let mut tls = server_config(app.signer.source(), ClientAuth::NotRequested);
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let acceptor = TlsAcceptor::from(Arc::new(tls));
-        let router = router(app.clone());
-        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let graceful = GracefulShutdown::new();
-        loop {
-            let stream = tokio::select! {
-                () = drain.signaled() => break,
-                stream = async {
-                    let place = places.clone().acquire_owned().await;
-                    (self.0.accept().await, place)
-                } => stream,
-            };
-            let (Ok((stream, peer)), Ok(place)) = stream else {
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            };
-            let (acceptor, router, watcher) = (acceptor.clone(), router.clone(), graceful.watcher());
-            let open = app.metrics.connection();
-            let serving = async move {
-                if let Err(error) = connection(stream, &acceptor, router, watcher).await {
-                    tracing::debug!(event = "issuer.connection.fail", %peer, error);
-                }
-                drop((open, place));
-            };
-            tokio::spawn(serving);
-        }
-        drop(self.0);
-        if timeout(DRAIN_DEADLINE, graceful.shutdown()).await.is_err() {
-            tracing::warn!(
-                event = "issuer.drain.late",
-                error.class = Class::Unavailable.label()
-            );
-        }
-    }
+/// Serves until the drain begins, then lets what is in flight end.
+pub async fn serve(listener: Listener, app: Arc<App>, drain: Watch) {
+    let mut tls = server_config(app.signer.source(), ClientAuth::NotRequested);
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let (tls, router, metrics) = (Arc::new(tls), router(app.clone()), app.metrics.clone());
+    let session = || {
+        Some(Stranger {
+            tls: tls.clone(),
+            router: router.clone(),
+            open: metrics.connection(),
+        })
+    };
+    listener.serve(BOUNDS, session, drain).await;
 }
 
-async fn connection(
-    stream: TcpStream,
-    acceptor: &TlsAcceptor,
+/// What a connection is served with: nobody is known before the token.
+struct Stranger {
+    tls: Arc<ServerConfig>,
     router: Router,
-    watcher: hyper_util::server::graceful::Watcher,
-) -> Result<(), String> {
-    let handshake = timeout(HANDSHAKE_DEADLINE, acceptor.accept(stream)).await;
-    let stream = handshake
-        .map_err(|_| "the handshake took too long".to_owned())?
-        .map_err(|e| e.to_string())?;
-    let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_DEADLINE)
-        .max_buf_size(HEAD_BYTES)
-        .max_headers(MAX_HEADERS)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    watcher.watch(connection).await.map_err(|e| e.to_string())
+    open: Open,
+}
+
+impl Session for Stranger {
+    fn tls(&self) -> Arc<ServerConfig> {
+        self.tls.clone()
+    }
+
+    async fn serve(
+        self,
+        stream: TlsStream<TcpStream>,
+        origin: IpAddr,
+        watcher: Watcher,
+    ) -> Result<(), String> {
+        let Self { tls: _, router, open } = self;
+        let router = router.layer(Extension(Origin(origin)));
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_DEADLINE)
+            .max_buf_size(HEAD_BYTES)
+            .max_headers(MAX_HEADERS)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        let served = watcher.watch(connection).await;
+        drop(open);
+        served.map_err(|error| error.to_string())
+    }
 }
 
 #[cfg(test)]

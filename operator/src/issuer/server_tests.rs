@@ -1,6 +1,7 @@
 //! The issuer's HTTP and TLS, with a scripted token verifier and scripted facts; policy and signing are real.
 #![allow(clippy::disallowed_methods)] // The listener under test is on loopback.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use agentd_base::clock;
@@ -29,6 +30,13 @@ struct Scripted {
 }
 
 impl TokenVerifier for Scripted {
+    fn screen(&self, token: &str) -> Result<(), Refusal> {
+        match token.strip_prefix("other.audience.") {
+            Some(_) => Err(Refusal::new(reason::TOKEN_INVALID, "not for us")),
+            None => Ok(()),
+        }
+    }
+
     fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Token, Refusal>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let result = match token.strip_prefix("good.for.") {
@@ -116,7 +124,12 @@ fn csr_body() -> (String, String) {
 }
 
 async fn ask(bench: &Bench, request: Request<Body>) -> (StatusCode, HeaderMap, Bytes) {
-    let response = router(bench.app.clone()).oneshot(request).await.unwrap();
+    ask_from("10.0.0.1", bench, request).await
+}
+
+async fn ask_from(origin: &str, bench: &Bench, request: Request<Body>) -> (StatusCode, HeaderMap, Bytes) {
+    let router = router(bench.app.clone()).layer(Extension(Origin(origin.parse().unwrap())));
+    let response = router.oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     (
         parts.status,
@@ -176,6 +189,11 @@ async fn each_refusal_has_its_status_and_reason() {
         0,
         "nobody is asked about what is no token"
     );
+    assert_eq!(
+        refused(&bench, request("other.audience.x", body.clone())).await,
+        invalid
+    );
+    assert_eq!(bench.asked.load(Ordering::SeqCst), 0, "nor about one for others");
     assert_eq!(
         refused(&bench, request("bad.for.caller", body.clone())).await,
         invalid
@@ -250,6 +268,29 @@ async fn an_account_that_asks_all_the_time_is_told_to_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn garbage_from_one_address_keeps_neither_the_api_server_nor_the_others() {
+    let bench = bench();
+    let (_, body) = csr_body();
+    let burst = ORIGIN_RATE.burst as usize;
+    for at in 0..3 * burst {
+        let (status, headers, _) =
+            ask_from("10.9.9.9", &bench, request("bad.for.caller", body.clone())).await;
+        if at < burst {
+            assert_eq!(status, StatusCode::UNAUTHORIZED);
+        } else {
+            assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+            assert_eq!(headers[header::RETRY_AFTER], "1");
+        }
+    }
+    assert_eq!(bench.asked.load(Ordering::SeqCst), burst, "TokenReviews");
+    let (status, _, _) = ask_from("10.0.0.1", &bench, request("good.for.caller", body.clone())).await;
+    assert_eq!(status, StatusCode::OK);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let (status, _, _) = ask_from("10.9.9.9", &bench, request("good.for.caller", body)).await;
+    assert_eq!(status, StatusCode::OK, "and it may ask again, slowly");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_server_that_hangs_ends_in_a_refusal() {
     let bench = bench();
     let (_, body) = csr_body();
@@ -296,7 +337,7 @@ async fn over_tls_it_is_known_by_its_id_and_strangers_do_not_hold_it_up() {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.local_addr().unwrap();
     let drain = Drain::new();
-    let serving = tokio::spawn(listener.serve(bench.app.clone(), drain.watch()));
+    let serving = tokio::spawn(serve(listener, bench.app.clone(), drain.watch()));
 
     // Two that never finish their handshake, one that speaks no TLS.
     let silent = [

@@ -1,13 +1,19 @@
 //! Verifies ServiceAccount tokens: that a token is genuine, current, and made for the issuer. Behind a trait, since a
 //! namespaced install will verify offline. What a token says is no decision yet: answers may be cached.
+//!
+//! What by its own words is not for us, or long over, is refused before anybody is asked: it costs nothing.
 
+use agentd_base::clock::SharedClock;
 use agentd_base::issuance::reason;
 use agentd_base::limit::FOREIGN_CHARS;
 use agentd_base::text::clip;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::future::BoxFuture;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
 use kube::api::PostParams;
 use kube::{Api, Client};
+use serde::Deserialize;
 
 use super::facts::{PodClaim, Token};
 use super::policy::Refusal;
@@ -15,9 +21,18 @@ use super::policy::Refusal;
 const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
+/// How far the API server's clock may be from ours. It decides; this only keeps from it what is long over.
+const CLOCK_SKEW_SECONDS: i64 = 300;
 
 /// Verifies tokens.
 pub trait TokenVerifier: Send + Sync {
+    /// Refuses what cannot be a current token for the issuer's audience by what it says of itself, without asking
+    /// anybody. Passing it proves nothing.
+    ///
+    /// # Errors
+    /// [`reason::TOKEN_INVALID`].
+    fn screen(&self, token: &str) -> Result<(), Refusal>;
+
     /// What a genuine, current token for the issuer's audience says; else a refusal, which is
     /// [`reason::UNAVAILABLE`] when nothing can be said about the token now.
     fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Token, Refusal>>;
@@ -27,16 +42,25 @@ pub trait TokenVerifier: Send + Sync {
 pub struct ReviewVerifier {
     client: Client,
     audience: String,
+    clock: SharedClock,
 }
 
 impl ReviewVerifier {
     /// For tokens with this audience only.
-    pub fn new(client: Client, audience: String) -> Self {
-        Self { client, audience }
+    pub fn new(client: Client, audience: String, clock: SharedClock) -> Self {
+        Self {
+            client,
+            audience,
+            clock,
+        }
     }
 }
 
 impl TokenVerifier for ReviewVerifier {
+    fn screen(&self, token: &str) -> Result<(), Refusal> {
+        screen(token, &self.audience, self.clock.now().as_second())
+    }
+
     fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Token, Refusal>> {
         Box::pin(async move {
             let review = TokenReview {
@@ -66,11 +90,7 @@ impl TokenVerifier for ReviewVerifier {
 /// # Errors
 /// When the token was not found good for exactly this audience, or is no ServiceAccount's.
 pub fn read_review(status: &TokenReviewStatus, audience: &str) -> Result<Token, Refusal> {
-    let invalid = |problem: &str| {
-        let message =
-            format!("the token is no current ServiceAccount token with audience `{audience}`{problem}");
-        Refusal::new(reason::TOKEN_INVALID, message)
-    };
+    let invalid = |problem: &str| invalid(audience, problem);
     if status.authenticated != Some(true) {
         let said = status
             .error
@@ -114,6 +134,46 @@ pub fn read_review(status: &TokenReviewStatus, audience: &str) -> Result<Token, 
         service_account_uid: uid,
         pod,
     })
+}
+
+fn invalid(audience: &str, problem: &str) -> Refusal {
+    let message = format!("the token is no current ServiceAccount token with audience `{audience}`{problem}");
+    Refusal::new(reason::TOKEN_INVALID, message)
+}
+
+/// The claims that every token of a ServiceAccount with an audience has.
+#[derive(Deserialize)]
+struct Claims {
+    aud: Audiences,
+    exp: i64,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Audiences {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// What a token says of itself, against the audience and the time.
+fn screen(token: &str, audience: &str, now: i64) -> Result<(), Refusal> {
+    let claims = token
+        .split('.')
+        .nth(1)
+        .and_then(|payload| URL_SAFE_NO_PAD.decode(payload).ok())
+        .and_then(|payload| serde_json::from_slice::<Claims>(&payload).ok())
+        .ok_or_else(|| invalid(audience, ": it has no audience and expiry"))?;
+    let ours = match &claims.aud {
+        Audiences::One(one) => one == audience,
+        Audiences::Many(many) => many.iter().any(|one| one == audience),
+    };
+    if !ours {
+        return Err(invalid(audience, ": it is made for another one"));
+    }
+    if claims.exp.saturating_add(CLOCK_SKEW_SECONDS) < now {
+        return Err(invalid(audience, ": it has expired"));
+    }
+    Ok(())
 }
 
 /// Whether a text has the form of a signed token at all; what has not is refused without asking anybody.
@@ -244,6 +304,43 @@ mod tests {
             },
             "incomplete",
         );
+    }
+
+    #[test]
+    fn what_is_not_for_us_by_its_own_words_is_refused_without_asking() {
+        let said = |claims: &str| {
+            let token = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims));
+            screen(&token, AUDIENCE, 1_000_000).map_err(|refusal| {
+                refusal
+                    .message
+                    .rsplit("`: ")
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned()
+            })
+        };
+        let claims =
+            |audience: &str, expiry: i64| format!(r#"{{"aud":{audience},"exp":{expiry},"sub":"x"}}"#);
+        let (ours, other) = (format!("\"{AUDIENCE}\""), r#""https://kubernetes.default.svc""#);
+        assert_eq!(said(&claims(&ours, 1_003_600)), Ok(()));
+        assert_eq!(said(&claims(&format!("[{other},{ours}]"), 1_003_600)), Ok(()));
+        assert_eq!(said(&claims(&ours, 999_800)), Ok(()), "clocks differ");
+        let refused = |why: &str| Err(why.to_owned());
+        assert_eq!(
+            said(&claims(other, 1_003_600)),
+            refused("it is made for another one")
+        );
+        assert_eq!(
+            said(&claims("[]", 1_003_600)),
+            refused("it is made for another one")
+        );
+        assert_eq!(said(&claims(&ours, 999_000)), refused("it has expired"));
+        for none in ["{}", "[]", "", "{", r#"{"aud":1,"exp":2}"#, r#"{"aud":"x"}"#] {
+            assert_eq!(said(none), refused("it has no audience and expiry"), "{none}");
+        }
+        for garbage in ["a.b.c", "a.!!.c", "a", ""] {
+            assert!(screen(garbage, AUDIENCE, 0).is_err(), "{garbage}");
+        }
     }
 
     #[test]

@@ -4,9 +4,8 @@
 //! A pod keeps its connection open and learns from its end that it has to report to another process; so there is no
 //! idle deadline, but a bound on connections, of all and of one identity.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_base::class::{Class, Classified as _};
@@ -23,25 +22,22 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::Watcher;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use rustls::ServerConfig;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::desk::Desk;
+use crate::tally::Tally;
+use crate::tls_listener::{Bounds, Listener, Session};
 
-/// A handshake of a pod takes milliseconds.
-const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// The head of a request in HTTP/1.1, and how long such a connection may be idle; pods speak HTTP/2.
 const HEAD_DEADLINE: Duration = Duration::from_secs(30);
 /// One report: its body and the write of up to 65 statuses.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(60);
-/// What is in flight when the process is asked to stop.
-const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
-/// Connections at once: each is a pod. More wait in the kernel's queue.
-const MAX_CONNECTIONS: usize = 8192;
 /// Connections of one identity: its pods, old and new, and those that have not noticed yet that they are gone.
 const MAX_PER_PEER: usize = 128;
 /// Requests at once on one connection: a pod sends one after the other.
@@ -52,8 +48,6 @@ const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_DEADLINE: Duration = Duration::from_secs(20);
 /// Header bytes of one request.
 const HEAD_BYTES: u32 = 16 * 1024;
-/// The pause after a failed accept (no file descriptor left), so that the loop does not spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// When a pod that could not be served should try again.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("2");
 
@@ -66,144 +60,68 @@ pub struct Service {
     pub identity: IdentitySource,
 }
 
-/// The bound port.
-#[derive(Debug)]
-pub struct Listener(TcpListener);
+/// Bounds of the port.
+const BOUNDS: Bounds = Bounds {
+    name: "report",
+    // Each is a pod.
+    connections: 8192,
+    // A node that hides its pods behind its own address has up to some hundred of them, old and new.
+    per_origin: 1024,
+    drain: Duration::from_secs(5),
+};
 
-impl Listener {
-    /// Binds it. Port 0 takes a free one.
-    ///
-    /// # Errors
-    /// When the address cannot be bound.
-    pub async fn bind(address: SocketAddr) -> std::io::Result<Self> {
-        Ok(Self(TcpListener::bind(address).await?))
-    }
-
-    /// Where it listens.
-    ///
-    /// # Errors
-    /// When the socket has no address.
-    pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
-        self.0.local_addr()
-    }
-
-    /// Serves until the drain begins; with nobody in `leader`, closes what connects.
-    pub async fn serve(self, leader: watch::Receiver<Option<Service>>, mut drain: Watch) {
-        let graceful = GracefulShutdown::new();
-        let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let peers = Peers::default();
-        loop {
-            let permit = tokio::select! {
-                permit = room.clone().acquire_owned() => permit,
-                () = drain.signaled() => break,
-            };
-            let Ok(permit) = permit else { break };
-            let stream = tokio::select! {
-                accepted = self.0.accept() => match accepted {
-                    Ok((stream, _)) => stream,
-                    Err(error) => {
-                        tracing::warn!(event = "report.accept.fail", error = %error);
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                        continue;
-                    }
-                },
-                () = drain.signaled() => break,
-            };
-            let Some(service) = leader.borrow().clone() else {
-                continue;
-            };
-            let (watcher, peers) = (graceful.watcher(), peers.clone());
-            tokio::spawn(async move {
-                connection(stream, service, peers, watcher).await;
-                drop(permit);
-            });
-        }
-        drop(self.0);
-        let _ = timeout(DRAIN_DEADLINE, graceful.shutdown()).await;
-    }
+/// Serves until the drain begins; with nobody in `leader`, closes what connects.
+pub async fn serve(listener: Listener, leader: watch::Receiver<Option<Service>>, drain: Watch) {
+    let peers = Tally::new(MAX_PER_PEER);
+    let session = || {
+        let service = leader.borrow().clone()?;
+        let peers = peers.clone();
+        Some(Pod { service, peers })
+    };
+    listener.serve(BOUNDS, session, drain).await;
 }
 
-/// Connections by identity.
-#[derive(Debug, Clone, Default)]
-struct Peers(Arc<Mutex<HashMap<SpiffeId, usize>>>);
-
-/// Counts one connection of an identity while it lives.
-struct Counted(Peers, SpiffeId);
-
-impl Peers {
-    fn count(&self, peer: &SpiffeId) -> Option<Counted> {
-        let mut peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = peers.entry(peer.clone()).or_default();
-        if *count >= MAX_PER_PEER {
-            return None;
-        }
-        *count += 1;
-        Some(Counted(self.clone(), peer.clone()))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut peers = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = peers.get_mut(&self.1) {
-            *count -= 1;
-            if *count == 0 {
-                peers.remove(&self.1);
-            }
-        }
-    }
-}
-
-async fn connection(
-    stream: TcpStream,
+/// What a pod's connection is served with.
+struct Pod {
     service: Service,
-    peers: Peers,
-    watcher: hyper_util::server::graceful::Watcher,
-) {
-    let _ = stream.set_nodelay(true);
-    let mut config = server_config(&service.identity, ClientAuth::Required);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let tls = match timeout(
-        HANDSHAKE_DEADLINE,
-        TlsAcceptor::from(Arc::new(config)).accept(stream),
-    )
-    .await
-    {
-        Ok(Ok(tls)) => tls,
-        Ok(Err(error)) => {
-            tracing::info!(event = "report.handshake.fail", error = %error);
-            return;
-        }
-        Err(_) => return,
-    };
-    let Some(peer) = peer_id(tls.get_ref().1) else {
-        return;
-    };
-    let Some(_counted) = peers.count(&peer) else {
-        tracing::warn!(event = "report.connection.refused", peer.spiffe_id = %peer, limit = MAX_PER_PEER);
-        return;
-    };
-    let _open = service.desk.metrics().connection();
-    let state = Arc::new(Peer {
-        id: peer,
-        desk: service.desk,
-    });
-    let router = Router::new().route(PATH, post(report)).with_state(state);
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_DEADLINE);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(MAX_STREAMS)
-        .max_header_list_size(HEAD_BYTES)
-        .keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(KEEP_ALIVE_DEADLINE);
-    let served = builder.serve_connection(TokioIo::new(tls), TowerToHyperService::new(router));
-    if let Err(error) = watcher.watch(served.into_owned()).await {
-        tracing::debug!(event = "report.connection.end", error = %error);
+    peers: Tally<SpiffeId>,
+}
+
+impl Session for Pod {
+    fn tls(&self) -> Arc<ServerConfig> {
+        let mut config = server_config(&self.service.identity, ClientAuth::Required);
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Arc::new(config)
+    }
+
+    async fn serve(self, stream: TlsStream<TcpStream>, _: IpAddr, watcher: Watcher) -> Result<(), String> {
+        let Self { service, peers } = self;
+        let peer = peer_id(stream.get_ref().1).ok_or("the peer has no SPIFFE ID")?;
+        let Some(_counted) = peers.enter(&peer) else {
+            tracing::warn!(event = "report.connection.refused", peer.spiffe_id = %peer, limit = MAX_PER_PEER);
+            return Ok(());
+        };
+        let _open = service.desk.metrics().connection();
+        let state = Arc::new(Peer {
+            id: peer,
+            desk: service.desk,
+        });
+        let router = Router::new().route(PATH, post(report)).with_state(state);
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_DEADLINE);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(HEAD_BYTES)
+            .keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE_DEADLINE);
+        let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        let served = watcher.watch(served.into_owned()).await;
+        served.map_err(|error| error.to_string())
     }
 }
 
