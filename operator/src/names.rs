@@ -17,6 +17,16 @@ pub fn mcp(name: &str) -> String {
     format!("{name}-mcp")
 }
 
+/// The Agent whose name [`agent`] made this of.
+pub fn of_agent(made: &str) -> Option<&str> {
+    made.strip_suffix("-agent")
+}
+
+/// The McpServer whose name [`mcp`] made this of.
+pub fn of_mcp(made: &str) -> Option<&str> {
+    made.strip_suffix("-mcp")
+}
+
 /// The immutable ConfigMap of a revision; `owner` is [`agent`] or [`mcp`].
 pub fn config(owner: &str, revision: &str) -> String {
     format!("{owner}-{revision}")
@@ -53,6 +63,7 @@ mod tests {
     #[test]
     fn the_longest_name_still_makes_a_service_name() {
         let longest = "a".repeat(46);
+        assert_eq!((of_agent(&agent("a")), of_mcp(&mcp("a"))), (Some("a"), Some("a")));
         assert!(agent(&longest).len() <= 63 && mcp(&longest).len() <= 63);
         assert_eq!(
             live(&agent("triage"), "0123456789"),

@@ -40,15 +40,10 @@ pub fn agents<'a>(
     Ok(ids)
 }
 
-/// The ServiceAccount that an Agent's pods run under: the named one, else the one made for it. The issuer goes by the
-/// same rule.
+/// The ServiceAccount that an Agent's pods run under: the one made for it. The issuer goes by the same rule: a name in
+/// the spec is not honoured yet, and an Agent that is refused for it must take no caller's identity away.
 pub fn account_of_agent(agent: &Agent) -> String {
-    let named = agent
-        .spec
-        .service_account
-        .as_ref()
-        .and_then(|account| account.name.clone());
-    named.unwrap_or_else(|| names::agent(&agent.name_any()))
+    names::agent(&agent.name_any())
 }
 
 /// The ServiceAccount that an McpServer's pods run under; one that runs elsewhere has none.

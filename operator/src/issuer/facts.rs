@@ -198,19 +198,13 @@ pub fn made_name(kind: Kind, name: &str) -> Option<String> {
     }
 }
 
-/// The ServiceAccount that an Agent or McpServer uses: the named one, else the one made for it; a remote McpServer
-/// uses none. Read from the untyped object, so that one malformed object hides no other.
+/// The ServiceAccount that an Agent or McpServer uses: the one made for it; a remote McpServer uses none. A name that an
+/// Agent gives in its spec is not honoured yet, so it takes nothing from that account's own holder. Read from the untyped
+/// object, so that one malformed object hides no other.
 pub fn account_of(kind: Kind, object: &DynamicObject) -> Option<String> {
     let made = || made_name(kind, object.metadata.name.as_deref()?);
     match kind {
-        Kind::Agent => match object
-            .data
-            .pointer("/spec/serviceAccount/name")
-            .and_then(|name| name.as_str())
-        {
-            Some(named) => Some(named.to_owned()),
-            None => made(),
-        },
+        Kind::Agent => made(),
         Kind::McpServer => object.data.pointer("/spec/deployment").and_then(|_| made()),
         _ => None,
     }
@@ -235,7 +229,7 @@ mod tests {
         );
         assert_eq!(
             agent(json!({"serviceAccount": {"name": "own"}})).as_deref(),
-            Some("own")
+            Some("x-agent")
         );
         assert_eq!(
             agent(json!({"serviceAccount": "malformed"})).as_deref(),

@@ -22,7 +22,8 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
-use crate::labels;
+use crate::controllers::callers;
+use crate::{labels, names};
 
 mod change;
 mod route;
@@ -197,6 +198,16 @@ impl World {
         [a, b, c, d, e, f, g, h, i, j].iter().all(Result::is_ok)
     }
 
+    /// Whether an Agent or an operator-run McpServer uses this ServiceAccount. One that cannot be read may well use it.
+    pub fn uses_account(&self, namespace: &str, account: &str) -> bool {
+        let agent = |name: &str| self.agents.get(&ObjectRef::new(name).within(namespace));
+        let server = |name: &str| self.servers.get(&ObjectRef::new(name).within(namespace));
+        names::of_agent(account).and_then(agent).is_some()
+            || names::of_mcp(account)
+                .and_then(server)
+                .is_some_and(|server| is_run_here(&server))
+    }
+
     /// An Agent that can be read.
     pub fn agent(&self, namespace: &str, name: &str) -> Option<Arc<Agent>> {
         let guarded = self.agents.get(&ObjectRef::new(name).within(namespace))?;
@@ -234,6 +245,12 @@ impl World {
         self.replica_sets
             .state_filter(|set| is_labelled(set, namespace, label, value))
     }
+}
+
+/// Whether the operator runs this server, or may well do: it cannot be read.
+fn is_run_here(server: &GuardedServer) -> bool {
+    let server = server.0.as_ref();
+    server.map_or(true, |server| callers::account_of_server(server).is_some())
 }
 
 fn is_labelled<K: Resource>(object: &K, namespace: &str, label: &str, value: &str) -> bool {

@@ -1,5 +1,7 @@
 //! From a change to the objects it concerns. Pure: reads the stores, sends nothing.
 
+use std::sync::Arc;
+
 use agentd_crds::{Agent, McpServer};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, ServiceAccount};
@@ -7,7 +9,7 @@ use kube::core::PartialObjectMeta;
 use kube::{Resource, ResourceExt as _};
 
 use super::change::Change;
-use super::{GuardedAgent, GuardedServer, World};
+use super::{GuardedAgent, GuardedServer, World, is_run_here};
 use crate::authority_store::BUNDLE_CONFIG_MAP;
 use crate::controllers::agent::inputs::References;
 use crate::controllers::callers;
@@ -63,7 +65,8 @@ fn spec_state<K: Resource>(object: &K) -> (Option<i64>, Option<String>, bool) {
 }
 
 /// Itself when its spec or what its pod reported changed; the servers it uses, which let it in and learn from what it
-/// reported; the Agents that it may call, when it came, went, stopped or started.
+/// reported; the Agents that it may call, when it came, went, stopped or started; those that list its ServiceAccount as a
+/// caller, when it came or went.
 pub(super) fn of_agent(world: &World, change: &Change<GuardedAgent>) -> Vec<Target> {
     let mut targets = Vec::new();
     let spec_changed = change.differs(spec_state);
@@ -114,13 +117,19 @@ pub(super) fn of_agent(world: &World, change: &Change<GuardedAgent>) -> Vec<Targ
                     .any(|(of, caller)| *caller == name && *of.as_ref().unwrap_or(&own) == namespace)
         }));
     }
+    if (change.before.is_some() != change.after.is_some())
+        && let Some(agent) = change.latest()
+    {
+        let account = names::agent(&agent.name_any());
+        targets.extend(that_list(world, agent.meta().namespace.as_ref(), &account));
+    }
     targets.sort();
     targets.dedup();
     targets
 }
 
 /// Itself when its spec or what its bridge reported changed; the Agents that reference it when what they read of it
-/// changed.
+/// changed; those that list its ServiceAccount as a caller, when it began or ceased to use it.
 pub(super) fn of_server(world: &World, change: &Change<GuardedServer>) -> Vec<Target> {
     let mut targets = Vec::new();
     let spec_changed = change.differs(spec_state);
@@ -151,6 +160,16 @@ pub(super) fn of_server(world: &World, change: &Change<GuardedServer>) -> Vec<Ta
             agent.namespace() == namespace && refs.mcp_servers.contains(&name)
         }));
     }
+    let runs = |state: &Option<Arc<GuardedServer>>| state.as_deref().is_some_and(is_run_here);
+    if !change.initial
+        && runs(&change.before) != runs(&change.after)
+        && let Some(server) = change.latest()
+    {
+        let account = names::mcp(&server.name_any());
+        targets.extend(that_list(world, server.meta().namespace.as_ref(), &account));
+    }
+    targets.sort();
+    targets.dedup();
     targets
 }
 
@@ -248,13 +267,9 @@ pub(super) fn of_account(world: &World, change: &Change<PartialObjectMeta<Servic
     if !change.differs(is_caller) {
         return targets;
     }
-    let (namespace, name) = (account.namespace().unwrap_or_default(), account.name_any());
     targets.push(Target::Bundles);
-    targets.extend(agents_that(world, |agent, refs| {
-        refs.callers_of.contains(&namespace)
-            || (agent.metadata.namespace.as_ref() == Some(&namespace)
-                && refs.service_accounts.contains(&name))
-    }));
+    let namespace = account.metadata.namespace.as_ref();
+    targets.extend(that_list(world, namespace, &account.name_any()));
     targets
 }
 
@@ -294,6 +309,14 @@ pub(super) fn of_deployment(world: &World, change: &Change<PartialObjectMeta<Dep
         .collect()
 }
 
+/// The Agents with a principal that stands for this ServiceAccount while it is a caller.
+fn that_list(world: &World, namespace: Option<&String>, account: &str) -> Vec<Target> {
+    agents_that(world, |agent, refs| {
+        namespace.is_some_and(|namespace| refs.callers_of.contains(namespace))
+            || (agent.metadata.namespace.as_ref() == namespace && refs.service_accounts.contains(account))
+    })
+}
+
 fn agents_that(world: &World, concerned: impl Fn(&Agent, &References) -> bool) -> Vec<Target> {
     let agents = world.agents.state();
     agents
@@ -303,3 +326,7 @@ fn agents_that(world: &World, concerned: impl Fn(&Agent, &References) -> bool) -
         .map(Target::agent)
         .collect()
 }
+
+#[cfg(test)]
+#[path = "route_tests.rs"]
+mod tests;

@@ -3,9 +3,11 @@
 
 #![allow(clippy::disallowed_methods)] // The controllers under test are on loopback.
 
+mod callers;
 mod drift;
 mod harness;
 mod objects;
 mod references;
 mod reports;
 mod status;
+mod unreadable;

@@ -14,7 +14,7 @@ use crate::harness::{LIMIT, Operator, pod_of, serve, set_status, until};
 use crate::objects::{agent, operated, remote, report, server};
 
 /// Every condition that is not True says why, in words; all are about the generation that the status names.
-fn well_formed(object: &DynamicObject) {
+pub(crate) fn well_formed(object: &DynamicObject) {
     let status = object.data.get("status").expect("a status");
     let generation = status.get("observedGeneration").and_then(Value::as_i64);
     for condition in status["conditions"].as_array().expect("conditions") {
@@ -36,7 +36,7 @@ fn well_formed(object: &DynamicObject) {
     }
 }
 
-async fn get(api: &Api<DynamicObject>, name: &str) -> DynamicObject {
+pub(crate) async fn get(api: &Api<DynamicObject>, name: &str) -> DynamicObject {
     let object = api.get(name).await.unwrap();
     well_formed(&object);
     object
@@ -379,41 +379,4 @@ async fn transitions_are_events() {
         })
         .await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_object_that_cannot_be_read_is_told_so_and_stops_nobody() {
-    let operator = Operator::start().await;
-    let team = Namespace::new("guard");
-    // As another version of the CRDs would let it in.
-    let loose = "[{\"op\": \"replace\", \"path\": \"/spec/versions/0/schema/openAPIV3Schema/properties/spec\", \
-                  \"value\": {\"type\": \"object\", \"x-kubernetes-preserve-unknown-fields\": true}}]";
-    let cluster = agentd_tests::cluster::cluster();
-    cluster
-        .kubectl([
-            "patch",
-            "crd",
-            "agents.agentd.io",
-            "--type=json",
-            "--patch",
-            loose,
-        ])
-        .ok();
-    team.apply(&agent("odd", "  suspend: maybe"));
-    team.apply(&agent(
-        "plain",
-        "  run: {mode: Service}\n  limits: {steps: 1, tokens: 1, deadline: 1m}",
-    ));
-    let agents = resources(&operator.client, team.name(), "Agent");
-    let message = for_condition(&agents, "odd", "Accepted", "False", "InvalidSpec", LIMIT).await;
-    assert!(message.contains("cannot read the object"), "{message}");
-    for_condition(&agents, "odd", "Stalled", "True", "InvalidSpec", LIMIT).await;
-    well_formed(&get(&agents, "odd").await);
-    operator.bring_up(team.name(), "plain", vec![]).await;
-    team.kubectl(&["delete", "agent.agentd.io", "odd"]).ok();
-    let crds = agentd_tests::cluster::repository()
-        .join("crds/generated")
-        .into_os_string();
-    let apply = ["apply", "--server-side", "--force-conflicts", "-f"].map(std::ffi::OsString::from);
-    cluster.kubectl(apply.into_iter().chain([crds])).ok();
 }

@@ -9,7 +9,7 @@ use agentd_identity::SpiffeId;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::core::PartialObjectMeta;
-use kube::{Api, Resource as _, ResourceExt as _};
+use kube::{Api, ResourceExt as _};
 use kube_runtime::reflector::ObjectRef;
 
 use super::inputs::{self, Inputs, NamedClaim, References, Standing};
@@ -185,34 +185,7 @@ fn resolve(
 /// Whether the account may get an SVID to call with: on one that an Agent or McpServer uses the label is ignored.
 fn is_caller(world: &World, account: &PartialObjectMeta<ServiceAccount>) -> bool {
     let (namespace, name) = (account.namespace().unwrap_or_default(), account.name_any());
-    let agent = |agent: &str| world.agents.get(&ObjectRef::new(agent).within(&namespace));
-    let server = |server: &str| world.servers.get(&ObjectRef::new(server).within(&namespace));
-    // One that cannot be read may well use it.
-    let is_agents = name.strip_suffix("-agent").and_then(agent).is_some_and(|agent| {
-        agent
-            .0
-            .as_ref()
-            .map_or(true, |agent| callers::account_of_agent(agent) == name)
-    });
-    let is_servers = name.strip_suffix("-mcp").and_then(server).is_some_and(|server| {
-        server
-            .0
-            .as_ref()
-            .map_or(true, |server| callers::account_of_server(server).is_some())
-    });
-    let is_lent = || {
-        let lent = world.agents.find(|agent| {
-            agent.meta().namespace.as_deref() == Some(&namespace)
-                && agent
-                    .0
-                    .as_ref()
-                    .is_ok_and(|agent| callers::account_of_agent(agent) == name)
-        });
-        lent.is_some()
-    };
     account.metadata.deletion_timestamp.is_none()
         && account.labels().get(CALLER).is_some_and(|value| value == "true")
-        && !is_agents
-        && !is_servers
-        && !is_lent()
+        && !world.uses_account(&namespace, &name)
 }
