@@ -67,17 +67,33 @@ impl Findings {
 
     /// The connection that `parts`, which stand at `path`, ask for.
     pub fn connection(&mut self, path: &str, parts: Parts<'_>) -> Connection {
+        let headers = parts.headers.iter().enumerate().filter_map(|(at, header)| {
+            let before = parts.headers.get(..at).unwrap_or_default();
+            (!self.repeats(path, header, before))
+                .then(|| self.header(path, header))
+                .flatten()
+        });
         Connection {
-            headers: parts
-                .headers
-                .iter()
-                .filter_map(|header| self.header(path, header))
-                .collect(),
+            headers: headers.collect(),
             auth: parts.auth.and_then(|auth| self.auth(path, auth)),
             tls: parts.tls.map(|tls| self.tls(&format!("{path}tls"), tls)),
             timeout: self.duration(&format!("{path}timeout"), parts.timeout),
             connect_timeout: self.duration(&format!("{path}connectTimeout"), parts.connect_timeout),
         }
+    }
+
+    /// One of two names that differ in case only would be sent, and nobody could say which.
+    fn repeats(&mut self, path: &str, header: &shared::Header, before: &[shared::Header]) -> bool {
+        let same = before
+            .iter()
+            .find(|before| before.name.eq_ignore_ascii_case(&header.name));
+        self.problems.extend(same.map(|same| {
+            Problem::invalid(format!(
+                "spec.{path}headers[{}]: is the same header as {}, whatever the case; keep one of the two",
+                header.name, same.name
+            ))
+        }));
+        same.is_some()
     }
 
     fn header(&mut self, path: &str, header: &shared::Header) -> Option<(String, String)> {

@@ -42,6 +42,8 @@ pub fn lifecycle() -> Lifecycle {
     Lifecycle {
         drain_timeout: Some(Duration::secs(DRAIN_SECONDS)),
         live_folder: Some(PathBuf::from(LIVE_FOLDER)),
+        // The other files of a pod are immutable.
+        watch_config: false,
     }
 }
 

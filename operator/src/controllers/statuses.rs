@@ -12,7 +12,7 @@ use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::engine::ReconcileError;
 use super::verdicts;
@@ -125,8 +125,11 @@ where
     if before == conditions {
         return Ok(());
     }
-    let status = json!({"observedGeneration": generation, "conditions": conditions});
-    let patch = patch::<K>(&live.metadata, status);
+    let mut status = owned(&live);
+    status.insert("observedGeneration".to_owned(), json!(generation));
+    let conditions = serde_json::to_value(&conditions).map_err(kube::Error::SerdeError)?;
+    status.insert("conditions".to_owned(), conditions);
+    let patch = patch::<K>(&live.metadata, Value::Object(status));
     api.patch_status(
         name,
         &PatchParams::apply(FIELD_MANAGER).force(),
@@ -135,6 +138,29 @@ where
     .await?;
     context.metrics.wrote_status(&K::kind(&()), FIELD_MANAGER);
     Ok(())
+}
+
+/// The fields of a status that the controllers own. A field that an apply leaves out is taken away: who says something of
+/// an object that he cannot read says all the rest again, as it is.
+fn owned(live: &DynamicObject) -> Map<String, Value> {
+    let ours = live
+        .metadata
+        .managed_fields
+        .iter()
+        .flatten()
+        .filter(|entry| {
+            entry.manager.as_deref() == Some(FIELD_MANAGER)
+                && entry.operation.as_deref() == Some("Apply")
+                && entry.subresource.as_deref() == Some("status")
+        })
+        .filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:status")?.as_object());
+    let status = live.data.get("status");
+    ours.flat_map(Map::keys)
+        .filter_map(|field| {
+            let name = field.strip_prefix("f:")?;
+            Some((name.to_owned(), status?.get(name)?.clone()))
+        })
+        .collect()
 }
 
 fn patch<K: Resource<DynamicType = ()>>(metadata: &ObjectMeta, status: Value) -> Value {
@@ -221,6 +247,27 @@ mod tests {
         assert_eq!(
             told(vec![failed("a")], vec![ready()]),
             [(false, "Serving".to_owned())]
+        );
+    }
+
+    #[test]
+    fn what_an_unreadable_object_keeps_is_what_the_controllers_own() {
+        let entry = |manager: &str, subresource: &str, fields: Value| {
+            json!({"manager": manager, "operation": "Apply", "apiVersion": "agentd.io/v1alpha1", "fieldsType": "FieldsV1",
+                   "subresource": subresource, "fieldsV1": fields})
+        };
+        let live: DynamicObject = serde_json::from_value(json!({
+            "metadata": {"name": "x", "managedFields": [
+                entry(FIELD_MANAGER, "status", json!({"f:status": {"f:url": {}, "f:selector": {}, "f:replicas": {}, "f:conditions": {"k:{}": {}}}})),
+                entry("agentd-report", "status", json!({"f:status": {"f:tools": {}}})),
+                entry(FIELD_MANAGER, "", json!({"f:spec": {"f:x": {}}})),
+            ]},
+            "status": {"url": "u", "selector": "s", "replicas": 1, "conditions": [1], "tools": {"count": 2}, "lastRun": {}},
+        }))
+        .unwrap();
+        assert_eq!(
+            Value::Object(owned(&live)),
+            json!({"url": "u", "selector": "s", "replicas": 1, "conditions": [1]})
         );
     }
 

@@ -308,6 +308,13 @@ fn credentials_stay_in_secrets() {
         json!({ "headers": [{ "name": "X-Any", "value": "{{secret-file:/var/run/agentd/token/token}}" }] }),
     ));
     assert!(token[0].contains("holds `{{`"), "{token:?}");
+    let twice = json!({ "headers": [{ "name": "X-A", "value": "one" }, { "name": "x-a", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }] });
+    assert_eq!(
+        refused(server(twice)),
+        [
+            "InvalidSpec: spec.mcpServers[s].headers[x-a]: is the same header as X-A, whatever the case; keep one of the two"
+        ]
+    );
     let outside = json!({ "auth": { "static": { "bearer": { "valueFrom": { "secretKeyRef": { "name": "s", "key": "../../token" } } } } } });
     assert!(refused(server(outside))[0].contains("letters, digits"));
     for text in [

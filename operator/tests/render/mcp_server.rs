@@ -161,6 +161,10 @@ fn refusals_name_field_and_remedy() {
             "InvalidSpec: spec.deployment: upstream_path: is not a path; write such as /mcp",
         ),
         (
+            json!({ "deployment": null, "endpoint": "https://x.example", "headers": [{ "name": "X-A", "value": "one" }, { "name": "x-a", "value": "two" }] }),
+            "InvalidSpec: spec.headers[x-a]: is the same header as X-A, whatever the case; keep one of the two",
+        ),
+        (
             json!({ "timeout": "0s" }),
             "InvalidSpec: mcp.servers[fs].timeout: is zero; give it some time, such as 30s",
         ),

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use agentd_base::limit::DOCUMENT_BYTES;
 use agentd_config::document::{Document, ModelEndpoint, Principal};
 use agentd_config::endpoint::Place;
-use agentd_config::{reload, secret};
+use agentd_config::secret;
 use agentd_crds::agent::AgentSpec;
 use agentd_identity::SpiffeId;
 use agentd_identity::id::IdError;
@@ -25,7 +25,7 @@ use super::build::document::{self, Parts};
 use super::inputs::{FILE, Inputs, NamedClaim};
 use crate::controllers::destination::Findings;
 use crate::controllers::mounts::{Mounts, template};
-use crate::controllers::pair::Halves;
+use crate::controllers::pair::{self, Halves};
 use crate::controllers::subject::Subject;
 use crate::controllers::workload::{self, SERVE_PORT};
 use crate::controllers::{platform, unsupported};
@@ -300,16 +300,7 @@ impl Work {
         for fault in faults {
             self.invalid(fault.to_string());
         }
-        let halves = reload::split(document).and_then(|halves| {
-            Ok(Halves {
-                file: FILE,
-                restart_only: serde_json::to_string(&halves.restart_only)?,
-                reloadable: serde_json::to_string(&halves.reloadable)?,
-                bundle_pem: inputs.bundle_pem.clone(),
-            })
-        });
-        let halves =
-            halves.map_err(|error| Problem::invalid(format!("the document cannot be written: {error}")));
+        let halves = pair::halves(FILE, document, &inputs.bundle_pem);
         let halves = self.findings.take(halves)?;
         let bytes = halves.restart_only.len() + halves.reloadable.len();
         if bytes > DOCUMENT_BYTES {

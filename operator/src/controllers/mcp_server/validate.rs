@@ -20,11 +20,12 @@ use kube::ResourceExt as _;
 pub use deployment::RunPlan;
 
 use super::inputs::Inputs;
+use crate::controllers::agent::inputs::FILE;
 use crate::controllers::destination::{Findings, Parts};
 use crate::controllers::mounts::Mounts;
 use crate::controllers::subject::Subject;
 use crate::controllers::workload::SERVE_PORT;
-use crate::controllers::{callers, platform, unsupported};
+use crate::controllers::{callers, pair, platform, unsupported};
 use crate::install::Install;
 use crate::names::{self, service_host};
 use crate::problem::{Problem, Reason};
@@ -206,8 +207,8 @@ fn check_entry(
 ) {
     let document = Document {
         mcp: Mcp {
-            default_timeout: None,
             servers: vec![entry.clone()],
+            ..Mcp::default()
         },
         identity: identity(server, install, findings),
         ..Document::default()
@@ -217,6 +218,7 @@ fn check_entry(
     findings
         .problems
         .extend(own.map(|fault| Problem::invalid(fault.to_string())));
+    findings.take(pair::halves(FILE, &document, ""));
 }
 
 fn identity(server: &McpServer, install: &Install, findings: &mut Findings) -> Option<Identity> {

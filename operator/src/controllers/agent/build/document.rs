@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use agentd_base::duration::Duration;
 use agentd_config::document::{
     A2a, Agent, Document, Identity, Intelligence, Limits, Mcp, McpServer, ModelEndpoint, Principal, Report,
-    RunLimits, Security, Store, StoreKind,
+    RunLimits, Security, Store, StoreKind, ToolsRefresh,
 };
 
 use crate::controllers::platform;
@@ -71,6 +71,8 @@ pub fn document(parts: Parts) -> Document {
         intelligence: Intelligence { endpoints, model },
         mcp: Mcp {
             default_timeout: None,
+            // Reports and status follow what the servers offer; a person need not reload anything.
+            tools_refresh: ToolsRefresh::Live,
             servers,
         },
         a2a: A2a {

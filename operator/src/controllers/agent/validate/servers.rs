@@ -168,8 +168,8 @@ fn referenced(
     };
     let document = Document {
         mcp: Mcp {
-            default_timeout: None,
             servers: vec![entry.clone()],
+            ..Mcp::default()
         },
         ..Document::default()
     };

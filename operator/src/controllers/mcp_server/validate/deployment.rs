@@ -75,6 +75,7 @@ pub(super) fn plan(
             )))
         })
         .ok()?;
+    problems.extend(halves.reread(&document.1).err());
     if halves.reloadable.len() > DOCUMENT_BYTES {
         let message = format!(
             "{} callers are too many for one list; narrow allowedAgents",
