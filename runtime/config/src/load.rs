@@ -35,6 +35,13 @@ pub struct Layers {
 }
 
 impl Layers {
+    /// The files to read: those named by flag, else by `AGENTD_CONFIG`; pipes are not among them.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let mut files = named_files(self);
+        files.retain(|file| !self.held.contains_key(file));
+        files
+    }
+
     /// Reads the pipes among the files (`-c <(...)`) once and for all: a reload cannot read them again.
     #[must_use]
     pub fn hold(mut self) -> Self {
@@ -72,8 +79,8 @@ pub fn merged(layers: &Layers) -> Result<Document, ConfigErrors> {
 }
 
 /// Loads it again, with a live folder that was read before: so that a refusal can name the folder's digest.
-pub fn reload(layers: &Layers, live: Live) -> Result<Loaded, ConfigErrors> {
-    assemble(base(layers)?, Some(live))
+pub fn reload(layers: &Layers, live: Option<Live>) -> Result<Loaded, ConfigErrors> {
+    assemble(base(layers)?, live)
 }
 
 /// Loads the document of a bridge.
@@ -84,8 +91,8 @@ pub fn load_bridge(files: &[PathBuf]) -> Result<Loaded<BridgeDocument>, ConfigEr
 }
 
 /// Loads it again, with a live folder that was read before.
-pub fn reload_bridge(files: &[PathBuf], live: Live) -> Result<Loaded<BridgeDocument>, ConfigErrors> {
-    assemble_bridge(bridge_base(files)?, Some(live))
+pub fn reload_bridge(files: &[PathBuf], live: Option<Live>) -> Result<Loaded<BridgeDocument>, ConfigErrors> {
+    assemble_bridge(bridge_base(files)?, live)
 }
 
 fn base(layers: &Layers) -> Result<Value, ConfigErrors> {

@@ -63,12 +63,26 @@ pub fn changed(old: &Document, new: &Document) -> Result<Vec<String>, serde_json
     Ok(paths)
 }
 
-/// Those of [`changed`] that a running process cannot take up.
-pub fn restart_only_changes(old: &Document, new: &Document) -> Result<Vec<String>, serde_json::Error> {
-    Ok(changed(old, new)?
-        .into_iter()
-        .filter(|path| !is_reloadable(path))
-        .collect())
+/// What differs between two documents.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// What a running process takes up.
+    pub reloadable: Vec<String>,
+    /// What needs a new process.
+    pub restart_only: Vec<String>,
+}
+
+impl Changes {
+    /// Between two documents, by [`changed`].
+    pub fn between(old: &Document, new: &Document) -> Result<Self, serde_json::Error> {
+        let (reloadable, restart_only) = changed(old, new)?
+            .into_iter()
+            .partition(|path| is_reloadable(path));
+        Ok(Self {
+            reloadable,
+            restart_only,
+        })
+    }
 }
 
 /// Whether a running process takes up a change of this path.

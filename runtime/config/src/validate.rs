@@ -187,6 +187,13 @@ fn mcp(document: &Document, place: Place, faults: &mut Vec<Fault>) {
 }
 
 fn rest(document: &Document, faults: &mut Vec<Fault>) {
+    if document.lifecycle.watch_config && !document.is_service() {
+        faults.push(Fault::new(
+            "lifecycle.watch_config",
+            "has no effect on a task that is done once: it keeps the configuration that it began with",
+            "take it out, or set a2a.listen",
+        ));
+    }
     if document.store_kind() == StoreKind::Memory && document.store.path.is_some() {
         faults.push(Fault::new(
             "store.path",

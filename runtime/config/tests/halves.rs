@@ -11,9 +11,7 @@ use std::collections::BTreeMap;
 use agentd_base::duration::Duration;
 use agentd_config::Document;
 use agentd_config::document::*;
-use agentd_config::reload::{
-    Halves, changed, is_reloadable, merge, merge_patch, restart_only_changes, split,
-};
+use agentd_config::reload::{Changes, Halves, changed, is_reloadable, merge, merge_patch, split};
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -198,11 +196,13 @@ proptest! {
     #[test]
     fn a_change_shows_in_the_half_it_belongs_to(old in document(), new in document()) {
         let (left, right) = (split(&old).unwrap(), split(&new).unwrap());
-        let restart = restart_only_changes(&old, &new).unwrap();
-        prop_assert_eq!(restart.is_empty(), left.restart_only == right.restart_only);
-        let all = changed(&old, &new).unwrap();
-        prop_assert_eq!(all.len() == restart.len(), left.reloadable == right.reloadable);
-        prop_assert!(restart.iter().all(|path| !is_reloadable(path)));
+        let changes = Changes::between(&old, &new).unwrap();
+        prop_assert_eq!(changes.restart_only.is_empty(), left.restart_only == right.restart_only);
+        prop_assert_eq!(changes.reloadable.is_empty(), left.reloadable == right.reloadable);
+        prop_assert_eq!(
+            changes.restart_only.len() + changes.reloadable.len(),
+            changed(&old, &new).unwrap().len()
+        );
     }
 }
 
@@ -227,8 +227,13 @@ fn changes_are_named_by_their_leaves() {
     ];
     assert_eq!(changed(&old, &new).unwrap(), all);
     assert_eq!(
-        restart_only_changes(&old, &new).unwrap(),
-        ["agent.name", "security.tls_ca"]
+        Changes::between(&old, &new).unwrap(),
+        Changes {
+            reloadable: ["agent.instruction", "mcp.servers", "limits.run.steps"]
+                .map(str::to_owned)
+                .to_vec(),
+            restart_only: ["agent.name", "security.tls_ca"].map(str::to_owned).to_vec(),
+        }
     );
     assert_eq!(changed(&new, &new).unwrap(), Vec::<String>::new());
     assert!(
@@ -286,4 +291,62 @@ fn headers_of_an_entry_do_not_leak_into_the_other_half() {
         halves.reloadable,
         json!({"mcp": {"servers": [{"name": "fs", "endpoint": "", "headers": {"X": "1"}}]}})
     );
+}
+
+/// Every leaf of the schema, and whether a running process takes it up (contract/runtime.md section 4). A leaf that is
+/// added to the document without a line here fails.
+const CLASSES: [(&str, bool); 33] = [
+    ("agent.name", false),
+    ("agent.instruction", true),
+    // Of a task that is done once, by a process that reloads nothing.
+    ("agent.prompt", false),
+    ("intelligence.endpoints", true),
+    ("intelligence.model", true),
+    ("mcp.default_timeout", true),
+    ("mcp.servers", true),
+    ("mcp.tools_refresh", true),
+    ("a2a.listen", false),
+    // In the card, which is made with the listener.
+    ("a2a.url", false),
+    ("a2a.tls.cert", false),
+    ("a2a.tls.key", false),
+    ("a2a.principals", true),
+    ("a2a.dev", false),
+    ("store.kind", false),
+    ("store.path", false),
+    ("limits.run.steps", true),
+    ("limits.run.tokens", true),
+    ("limits.run.deadline", true),
+    ("lifecycle.drain_timeout", false),
+    ("lifecycle.live_folder", false),
+    ("lifecycle.watch_config", false),
+    ("identity.trust_domain", false),
+    ("identity.spiffe_id", false),
+    ("identity.issuer_url", false),
+    ("identity.issuer_id", false),
+    ("identity.token_file", false),
+    ("identity.bundle_file", false),
+    ("report.url", false),
+    ("report.server_id", false),
+    ("security.tls_ca", false),
+    ("observability.log_level", true),
+    ("observability.metrics_addr", false),
+];
+
+#[test]
+fn every_path_of_the_schema_is_reloadable_or_restart_only() {
+    let leaves = agentd_config::paths::leaves();
+    let found: Vec<(&str, bool)> = leaves
+        .iter()
+        .map(|leaf| (leaf.path.as_str(), is_reloadable(&leaf.path)))
+        .collect();
+    assert_eq!(found, CLASSES);
+    for path in Document::RELOADABLE {
+        assert!(
+            leaves
+                .iter()
+                .any(|leaf| leaf.path == path || leaf.path.starts_with(&format!("{path}."))),
+            "{path} is no path of the schema"
+        );
+    }
 }

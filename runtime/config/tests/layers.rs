@@ -339,12 +339,12 @@ fn the_live_folder_is_laid_over_everything_and_read_again() {
     let folder = setup.folder.path().join("live");
     std::fs::write(folder.join("agentd.json"), r#"{"agent": {"instruction": ""}}"#).unwrap();
     let next = live::read(&folder).unwrap();
-    let refused = load::reload(&setup.layers, next).unwrap_err();
+    let refused = load::reload(&setup.layers, Some(next)).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "agent.instruction: is empty; write it, or take the key out"
     );
-    assert!(load::reload(&setup.layers, before).is_ok());
+    assert!(load::reload(&setup.layers, Some(before)).is_ok());
 }
 
 #[test]
@@ -401,10 +401,10 @@ fn a_bridge_takes_its_allowed_ids_from_its_live_folder() {
         r#"{"allowed": ["spiffe://other/ns/a/sa/x", "*"]}"#,
     )
     .unwrap();
-    let refused = load::reload_bridge(&files, live::read(&live).unwrap()).unwrap_err();
+    let refused = load::reload_bridge(&files, Some(live::read(&live).unwrap())).unwrap_err();
     assert_eq!(refused.0.len(), 2);
     std::fs::write(live.join("bridge.json"), r#"{"upstream_port": 1}"#).unwrap();
-    let refused = load::reload_bridge(&files, live::read(&live).unwrap()).unwrap_err();
+    let refused = load::reload_bridge(&files, Some(live::read(&live).unwrap())).unwrap_err();
     assert!(
         refused
             .to_string()

@@ -185,6 +185,7 @@ fn every_rule_bites() {
             ("/a2a", json!({"principals": [{"name": "b", "spiffe_id": "spiffe://td/x", "role": "user"}], "url": "https://x", "dev": true})),
             ("/report", json!({"url": "https://r", "server_id": "spiffe://td/c"})),
             ("/mcp/servers/0/tls", json!({"ca_file": "/x"})),
+            ("/lifecycle", json!({"watch_config": true})),
         ]
         .map(|(pointer, value)| (one_shot as fn() -> Value, Place::Machine, pointer.to_owned(), value)),
     )
