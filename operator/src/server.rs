@@ -2,10 +2,10 @@
 //! It is open to anybody, so a stranger gets little time and little room.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_base::drain::Watch;
+use agentd_base::places::Places;
 use agentd_base::readiness::Readiness;
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -16,16 +16,16 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use prometheus::{Encoder as _, Registry, TextEncoder};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 /// The port in a pod.
 pub const PORT: u16 = 9090;
-/// Connections at once: kubelet and Prometheus need two.
+/// Connections at once: kubelet and Prometheus need two. Whoever holds most makes room for one more, since a stranger that
+/// held all of them would have the kubelet kill the process.
 const MAX_CONNECTIONS: usize = 64;
 /// The head of a request, and how long a connection may be idle: longer than the scrape interval of many.
 const HEAD_DEADLINE: Duration = Duration::from_secs(30);
-/// How long a connection lives, so that strangers cannot hold all of them.
+/// How long a connection lives.
 const CONNECTION_DEADLINE: Duration = Duration::from_secs(120);
 /// A head: probes and scrapers send less than 1 KiB.
 const HEAD_BYTES: usize = 16 * 1024;
@@ -86,23 +86,23 @@ impl Admin {
 
     /// Serves until the drain begins. What is being answered then is short, and goes with the process.
     pub async fn serve(self, mut drain: Watch) {
-        let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let places = Places::new(MAX_CONNECTIONS);
         loop {
-            let next = async {
-                let permit = room.clone().acquire_owned().await;
-                (permit, self.listener.accept().await)
-            };
-            let (permit, accepted) = tokio::select! {
-                next = next => next,
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
                 () = drain.signaled() => return,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(event = "admin.accept.fail", error = %error);
                     sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
+            };
+            // Nobody is known here, so there is a place.
+            let Some(place) = places.take(peer.ip()) else {
+                continue;
             };
             let service = TowerToHyperService::new(self.router.clone());
             tokio::spawn(async move {
@@ -111,8 +111,10 @@ impl Admin {
                     .header_read_timeout(HEAD_DEADLINE)
                     .max_buf_size(HEAD_BYTES)
                     .serve_connection(TokioIo::new(stream), service);
-                let _ = timeout(CONNECTION_DEADLINE, served).await;
-                drop(permit);
+                tokio::select! {
+                    _ = timeout(CONNECTION_DEADLINE, served) => {}
+                    () = place.lost() => {}
+                }
             });
         }
     }

@@ -1,5 +1,5 @@
 //! What every crate may use: ids, clock, error classes, size limits, secrets' redaction, durations, drain and
-//! readiness, and the wire types that operator and pods share. No I/O, no sockets.
+//! readiness, places of a listener, and the wire types that operator and pods share. No I/O, no sockets.
 
 pub mod class;
 pub mod clock;
@@ -9,6 +9,7 @@ pub mod duration;
 pub mod id;
 pub mod issuance;
 pub mod limit;
+pub mod places;
 pub mod readiness;
 pub mod report;
 pub mod text;
