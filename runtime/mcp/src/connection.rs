@@ -3,6 +3,7 @@
 
 mod lists;
 mod requests;
+pub(crate) mod updates;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,9 @@ use rmcp::service::{ClientInitializeError, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::{ClientCacheConfig, ClientServiceExt as _, Peer, RoleClient};
 use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
+
+use self::updates::Subscribed;
 
 use crate::catalogue::Tool;
 use crate::elicit::Hooks;
@@ -81,6 +85,7 @@ struct Inner {
     health: Arc<Health>,
     notices: Arc<Notices>,
     gate: Arc<Gate>,
+    subscribed: Subscribed,
     /// Elicitation was declared.
     elicits: bool,
     facts: Facts,
@@ -94,8 +99,10 @@ struct Facts {
     era: Era,
     instructions: Option<String>,
     offers_tools: bool,
+    tools_change: bool,
     offers_resources: bool,
     offers_subscribe: bool,
+    resources_change: bool,
     structured: bool,
 }
 
@@ -109,6 +116,7 @@ impl Facts {
             let message = format!("the server speaks MCP revision {version}, which is not spoken here");
             return Err(Fault::failed(Class::Invalid, message));
         }
+        let tools = peer.capabilities.tools.as_ref();
         let resources = peer.capabilities.resources.as_ref();
         Ok(Self {
             info: reading::server_info(peer),
@@ -118,9 +126,11 @@ impl Facts {
                 Era::Stateless
             },
             instructions: peer.instructions.as_deref().and_then(reading::instructions),
-            offers_tools: peer.capabilities.tools.is_some(),
+            offers_tools: tools.is_some(),
+            tools_change: tools.is_some_and(|tools| tools.list_changed == Some(true)),
             offers_resources: resources.is_some(),
             offers_subscribe: resources.is_some_and(|resources| resources.subscribe == Some(true)),
+            resources_change: resources.is_some_and(|resources| resources.list_changed == Some(true)),
             structured: *version >= ProtocolVersion::V_2025_06_18,
         })
     }
@@ -148,12 +158,13 @@ impl Connection {
         let http = outbound
             .mcp_client(server)
             .map_err(|error| Fault::failed(error.class(), error.to_string()))?;
-        let health = Arc::new(Health::default());
+        let health = Arc::new(Health::new(&server.name));
         let notices = Arc::new(Notices::new(&server.name));
         let elicits = matches!(kind, Kind::Worker { .. });
         let urls = declares_urls(&kind, &hooks);
         let gate = Arc::new(Gate::new(&server.name, hooks, urls));
         let transport = Transport::new(
+            &server.name,
             http,
             PROBE.min(timeout / 2),
             elicits,
@@ -186,6 +197,7 @@ impl Connection {
                 health,
                 notices,
                 gate,
+                subscribed: Subscribed::default(),
                 elicits,
                 facts,
                 timeout,
@@ -209,13 +221,15 @@ impl Connection {
         self.0.facts.instructions.as_deref()
     }
 
-    /// Counts `notifications/tools/list_changed`.
+    /// Counts `notifications/tools/list_changed`, and the times when one may have been missed.
     pub fn tools_changed(&self) -> watch::Receiver<u64> {
+        self.listen_for_lists();
         self.0.notices.of_tools()
     }
 
-    /// Counts `notifications/resources/list_changed`.
+    /// Counts `notifications/resources/list_changed`, likewise.
     pub fn resources_changed(&self) -> watch::Receiver<u64> {
+        self.listen_for_lists();
         self.0.notices.of_resources()
     }
 
@@ -234,11 +248,27 @@ impl Connection {
         self.0.health.lost().await;
     }
 
-    /// Ends the session, best effort within 1 s, then the connection.
+    /// Why it was lost, as far as that was seen.
+    pub(crate) fn fault(&self) -> ConnectError {
+        let fault = self.0.health.fault();
+        let gone = || Fault::failed(Class::Unavailable, "the connection was lost");
+        fault.unwrap_or_else(gone).into()
+    }
+
+    /// Unsubscribes and ends the session, best effort within 1 s, then the connection.
     pub async fn close(&self) {
-        if let Some(mut service) = self.0.service.lock().await.take() {
-            let _ = service.close_with_timeout(CLOSE).await;
-        }
+        let Some(mut service) = self.0.service.lock().await.take() else {
+            return;
+        };
+        let at = Instant::now() + CLOSE;
+        let _ = tokio::time::timeout_at(at, self.unsubscribe_all()).await;
+        let left = at.saturating_duration_since(Instant::now());
+        let _ = service.close_with_timeout(left).await;
+    }
+
+    /// Whether both are the same connection.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 

@@ -4,10 +4,12 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use agentd_base::class::Class;
 use agentd_net::{Backoff, Pace};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::events::Flood;
 use crate::fault::Fault;
 
 /// A notification stream that lasted this long was a good one; the next starts with the shortest wait.
@@ -17,12 +19,17 @@ const REOPEN: Pace = Pace {
     first: Duration::from_secs(1),
     max: Duration::from_secs(30),
 };
+/// Between two resumptions of answers: a server that breaks off each of them at once does not make us busy.
+const RESUME: Duration = Duration::from_millis(100);
+/// A server that sent too much is not asked for the rest of an answer for this long.
+const FLOODED: Duration = Duration::from_secs(1);
 /// Failed attempts in a row to open the stream again, after which the server counts as lost.
 const ATTEMPTS: u32 = 3;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Health {
+    server: String,
     lost: watch::Sender<bool>,
     state: Mutex<State>,
 }
@@ -33,24 +40,29 @@ struct State {
     opened: Option<Instant>,
     failures: u32,
     backoff: Backoff,
+    flooded: Option<Instant>,
+    floods: u32,
+    resumed: Option<Instant>,
 }
 
-impl Default for Health {
-    fn default() -> Self {
+impl Health {
+    pub(crate) fn new(server: &str) -> Self {
         let state = State {
             fault: None,
             opened: None,
             failures: 0,
             backoff: Backoff::new(REOPEN),
+            flooded: None,
+            floods: 0,
+            resumed: None,
         };
         Self {
+            server: server.to_owned(),
             lost: watch::Sender::new(false),
             state: Mutex::new(state),
         }
     }
-}
 
-impl Health {
     /// Marks the server as lost.
     pub(crate) fn lose(&self) {
         self.lost.send_replace(true);
@@ -78,6 +90,7 @@ impl Health {
             None => Duration::ZERO,
             Some(opened) if opened.elapsed() >= STEADY => {
                 state.backoff.reset();
+                state.floods = 0;
                 Duration::ZERO
             }
             Some(_) => state.backoff.wait(),
@@ -108,6 +121,38 @@ impl Health {
         }
     }
 
+    /// A stream was ended because the server said too much on it. One that does it again and again counts as lost.
+    pub(crate) fn flooded(&self, notices: bool) {
+        let fault = Fault::failed(Class::Unavailable, Flood.to_string());
+        let floods = {
+            let mut state = self.state();
+            state.fault = Some(fault);
+            state.flooded = Some(Instant::now());
+            if notices {
+                state.floods = state.floods.saturating_add(1);
+            }
+            state.floods
+        };
+        tracing::warn!(event = "mcp.stream.flood", mcp.server = %self.server, "{Flood}; the stream is closed");
+        if floods >= ATTEMPTS {
+            self.lose();
+        }
+    }
+
+    /// Whether a stream was ended so a moment ago.
+    pub(crate) fn is_flooded(&self) -> bool {
+        self.state().flooded.is_some_and(|at| at.elapsed() < FLOODED)
+    }
+
+    /// When an answer that broke off may be asked for again.
+    pub(crate) fn resume_at(&self) -> Instant {
+        let mut state = self.state();
+        let now = Instant::now();
+        let at = state.resumed.map_or(now, |last| now.max(last + RESUME));
+        state.resumed = Some(at);
+        at
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,7 +165,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn streams_that_end_at_once_are_opened_ever_more_slowly() {
-        let health = Health::default();
+        let health = Health::new("s");
         assert_eq!(health.before_stream(), Duration::ZERO);
         health.stream_opened();
         let waits: Vec<_> = (0..8).map(|_| health.before_stream()).collect();
@@ -136,9 +181,40 @@ mod tests {
         assert_eq!(health.before_stream(), Duration::ZERO);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_floods_every_stream_is_lost() {
+        let health = Health::new("s");
+        health.flooded(false);
+        assert!(health.is_flooded());
+        tokio::time::advance(FLOODED).await;
+        assert!(!health.is_flooded());
+        for _ in 0..2 {
+            health.stream_opened();
+            health.flooded(true);
+        }
+        assert!(health.lost().now_or_never().is_none());
+        assert_eq!(
+            health.fault().map(|fault| fault.message).as_deref(),
+            Some("the server sends more than is asked for")
+        );
+        health.stream_opened();
+        health.flooded(true);
+        health.lost().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_are_resumed_one_after_the_other() {
+        let health = Health::new("s");
+        let now = Instant::now();
+        let waits: Vec<_> = (0..3).map(|_| health.resume_at() - now).collect();
+        assert_eq!(waits, [Duration::ZERO, RESUME, RESUME * 2]);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(health.resume_at(), Instant::now());
+    }
+
     #[tokio::test]
     async fn three_failures_in_a_row_lose_the_server() {
-        let health = Health::default();
+        let health = Health::new("s");
         health.stream_failed();
         health.stream_failed();
         health.stream_opened();

@@ -79,9 +79,19 @@ impl Notices {
         }
     }
 
-    /// A push channel was opened: what was said while there was none is unknown.
-    pub(crate) fn push_opened(&self) {
+    /// A push channel was opened: what was said while there was none is unknown. `again`: there was one before, so the
+    /// lists may be others too.
+    pub(crate) fn push_opened(&self, again: bool) {
         count(&self.missed);
+        if again {
+            self.lists_missed();
+        }
+    }
+
+    /// The lists may have changed, and nobody could say it.
+    pub(crate) fn lists_missed(&self) {
+        count(&self.tools);
+        count(&self.resources);
     }
 
     /// The SDK began a new session by itself: it knows none of our subscriptions.

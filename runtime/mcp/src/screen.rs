@@ -1,33 +1,59 @@
 //! What of a server's unasked messages is let in: notifications, answers, `ping`, and `elicitation/create` where it was
-//! declared. Other requests have no declared capability behind them and are dropped, as the user's document says.
+//! declared. Other requests have no declared capability behind them and are dropped, as the user's document says; so is
+//! what cannot be read the way the SDK would read it.
 
 use std::borrow::Cow;
 
+use agentd_base::text::clip;
 use serde::Deserialize;
 use sse_stream::Sse;
 
+/// What an event is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The answer to something we asked.
+    Answer,
+    /// Something we did not ask for, let in or not.
+    Unasked,
+}
+
 /// A server's request that nobody here handles loses its data; its id stays, so that a stream resumes after it.
-pub(crate) fn screen(event: Sse, elicitation: bool) -> Sse {
+pub(crate) fn screen(event: Sse, elicitation: bool) -> (Sse, Kind) {
     #[derive(Deserialize)]
     struct Head<'a> {
         #[serde(borrow)]
         method: Option<Cow<'a, str>>,
         id: Option<serde::de::IgnoredAny>,
     }
-    let dropped = event.data.as_deref().is_some_and(|data| match serde_json::from_str(data) {
-        Ok(Head { method: Some(method), id: Some(_) }) => {
+    let data = event.data.as_deref().unwrap_or_default().trim_start();
+    let (drop, kind) = match serde_json::from_str(data) {
+        Ok(Head {
+            method: Some(method),
+            id: Some(_),
+        }) => {
             let handled = method == "ping" || (elicitation && method == "elicitation/create");
             if !handled {
-                tracing::debug!(event = "mcp.request.dropped", method = %agentd_base::text::clip(&method, 64));
+                tracing::debug!(event = "mcp.request.dropped", method = %clip(&method, 64));
             }
-            !handled
+            (!handled, Kind::Unasked)
         }
-        _ => false,
-    });
-    if dropped {
-        Sse { data: None, ..event }
+        Ok(Head {
+            method: None,
+            id: Some(_),
+        }) => (false, Kind::Answer),
+        Ok(_) => (false, Kind::Unasked),
+        // A message with a key twice, or a method that is none: two readers could see two things in it.
+        Err(error) if data.starts_with('{') => {
+            tracing::debug!(event = "mcp.message.dropped", err = %error);
+            (true, Kind::Unasked)
+        }
+        // No message, so nothing that anybody would act on.
+        Err(_) => (false, Kind::Unasked),
+    };
+    if drop {
+        (Sse { data: None, ..event }, kind)
     } else {
-        event
+        (event, kind)
     }
 }
 
@@ -35,30 +61,54 @@ pub(crate) fn screen(event: Sse, elicitation: bool) -> Sse {
 mod tests {
     use super::*;
 
+    fn screened(data: &str, elicitation: bool) -> (bool, Kind) {
+        let event = Sse::default().id("7").data(data);
+        let (screened, kind) = screen(event.clone(), elicitation);
+        assert_eq!(screened.id, event.id);
+        (screened.data.is_some(), kind)
+    }
+
     #[test]
-    fn only_what_is_handled_passes_the_screen() {
-        let passes = |data: &str, elicitation: bool| {
-            let event = Sse::default().id("7").data(data);
-            let screened = screen(event.clone(), elicitation);
-            assert_eq!(screened.id, event.id);
-            screened.data.is_some()
-        };
+    fn m14_only_what_is_handled_passes_the_screen() {
         for method in ["roots/list", "sampling/createMessage", "tasks/get", "x/y"] {
             let request = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"a":[1]}}}}"#);
-            assert!(!passes(&request, true), "{method}");
+            assert_eq!(screened(&request, true), (false, Kind::Unasked), "{method}");
         }
         let elicitation = r#"{"jsonrpc":"2.0","id":"x","method":"elicitation\/create"}"#;
-        assert!(passes(elicitation, true));
-        assert!(!passes(elicitation, false));
-        for other in [
-            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
-            r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
-            r#"{"jsonrpc":"2.0","id":1,"result":{"method":"roots/list"}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}"#,
-            "not json",
-            "",
+        assert_eq!(screened(elicitation, true), (true, Kind::Unasked));
+        assert_eq!(screened(elicitation, false), (false, Kind::Unasked));
+        for (other, kind) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, Kind::Unasked),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
+                Kind::Unasked,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{"method":"roots/list"}}"#,
+                Kind::Answer,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}"#,
+                Kind::Answer,
+            ),
+            ("not json", Kind::Unasked),
+            ("", Kind::Unasked),
         ] {
-            assert!(passes(other, false), "{other}");
+            assert_eq!(screened(other, false), (true, kind), "{other}");
+        }
+    }
+
+    /// What the head cannot be read of is no message: another reader could take the other of two keys.
+    #[test]
+    fn m14_a_message_that_reads_in_two_ways_is_dropped() {
+        for twice in [
+            r#"{"id":1,"method":"ping","method":"sampling/createMessage"}"#,
+            r#"{"id":1,"id":2,"method":"ping"}"#,
+            r#" {"id":1,"method":7}"#,
+            r#"{"id":1,"method":["ping"]}"#,
+            r#"{"id":1,"method":"ping""#,
+        ] {
+            assert_eq!(screened(twice, true), (false, Kind::Unasked), "{twice}");
         }
     }
 }

@@ -1,149 +1,34 @@
 //! Keeps every declared server connected: one task each, growing back-off with jitter, and one view of them all. A
-//! server that is away at the start, or goes away later, comes back by itself.
+//! server that is away at the start, or goes away later, comes back by itself; what it says of its lists is taken up.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use agentd_base::limit::{MESSAGE_CHARS, REPORTED_TOOLS};
-use agentd_base::report::{self, ServerInfo, ServerState};
-use agentd_base::text::clip;
-use agentd_config::document::{Mcp, McpServer};
+use agentd_config::document::{Mcp, McpServer, ToolsRefresh};
 use agentd_net::{Backoff, Pace};
 use futures::future::join_all;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::catalogue::{Catalogue, Tool};
-use crate::connection::{ConnectError, Connection, Era, Kind, Proof};
+use crate::connection::{ConnectError, Connection, Kind, Proof};
 use crate::elicit::Hooks;
 use crate::outbound::Outbound;
-use crate::resource::Resource;
+use crate::resource::Digest;
+pub use crate::view::{ServerView, ServersView};
+use crate::watching::{self, ResourceConsumer, Watch, Watching};
 
 /// Between tries of a server that failed: it is back within half a minute of its return.
 pub const PACE: Pace = Pace {
     first: Duration::from_secs(1),
     max: Duration::from_secs(30),
 };
-
-/// One server as it is now.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ServerView {
-    /// Its entry in the document.
-    pub server: McpServer,
-    /// What the last exchange showed.
-    pub state: ServerState,
-    /// Why it is not connected.
-    pub message: Option<String>,
-    /// From the last handshake that succeeded; without it nothing is known of the server itself.
-    pub info: Option<ServerInfo>,
-    /// Negotiated; for the spawn payload.
-    pub era: Option<Era>,
-    /// Untrusted, cut.
-    pub instructions: Option<String>,
-    /// All tools of the server, before allow and exclude, as the last exchange that succeeded showed them. Only those of
-    /// a connected server stand in the catalogue.
-    pub tools: Vec<Tool>,
-    /// The first of the server's resources, likewise.
-    pub resources: Vec<Resource>,
-    /// How many resources there are in all.
-    pub resource_count: u32,
-}
-
-impl ServerView {
-    /// A server that was not asked yet.
-    pub fn new(server: McpServer) -> Self {
-        Self {
-            server,
-            state: ServerState::Connecting,
-            message: None,
-            info: None,
-            era: None,
-            instructions: None,
-            tools: Vec::new(),
-            resources: Vec::new(),
-            resource_count: 0,
-        }
-    }
-
-    /// An exchange succeeded.
-    pub fn connected(&mut self, connection: &Connection, proof: Proof) {
-        self.state = ServerState::Connected;
-        self.message = None;
-        self.info = Some(proof.info);
-        self.era = Some(connection.era());
-        self.instructions = connection.instructions().map(str::to_owned);
-        self.tools = proof.tools;
-        self.resources = proof.resources;
-        self.resource_count = proof.resource_count;
-    }
-
-    /// An exchange failed. What is known of the server stays known: it is away, not another one.
-    pub fn failed(&mut self, error: &ConnectError) {
-        self.state = error.state;
-        self.message = Some(error.message.clone());
-    }
-
-    fn report(&self) -> report::Server {
-        let mut tools: Vec<report::Tool> = self
-            .tools
-            .iter()
-            .map(|tool| report::Tool {
-                name: tool.name.clone(),
-                digest: tool.digest.clone(),
-            })
-            .collect();
-        tools.sort_by(|one, other| one.name.cmp(&other.name));
-        tools.truncate(REPORTED_TOOLS);
-        for tool in &mut tools {
-            tool.name = clip(&tool.name, agentd_base::limit::FOREIGN_CHARS);
-        }
-        report::Server {
-            name: self.server.name.clone(),
-            state: self.state,
-            message: self
-                .message
-                .as_deref()
-                .map(|message| clip(message, MESSAGE_CHARS)),
-            info: self.info.clone(),
-            tools,
-            tool_count: u32::try_from(self.tools.len()).unwrap_or(u32::MAX),
-            resource_count: self.resource_count,
-        }
-    }
-}
-
-/// All servers as they are now.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ServersView {
-    /// In the order of the document.
-    pub servers: Vec<ServerView>,
-    /// Of the connected servers.
-    pub catalogue: Arc<Catalogue>,
-}
-
-impl ServersView {
-    fn of(servers: Vec<ServerView>) -> Self {
-        let connected = servers.iter().filter(|view| view.state == ServerState::Connected);
-        let tools = connected.map(|view| (&view.server, view.tools.as_slice()));
-        let catalogue = Arc::new(Catalogue::build(tools));
-        Self { servers, catalogue }
-    }
-
-    /// For the report, sorted by name, cut to its bounds.
-    pub fn report(&self) -> Vec<report::Server> {
-        let mut servers: Vec<_> = self.servers.iter().map(ServerView::report).collect();
-        servers.sort_by(|one, other| one.name.cmp(&other.name));
-        servers
-    }
-
-    /// True once every server has been tried.
-    pub fn settled(&self) -> bool {
-        self.servers
-            .iter()
-            .all(|view| view.state != ServerState::Connecting)
-    }
-}
+/// A server that changes its tools all the time is listed this often.
+const TOOLS_EVERY: Duration = Duration::from_secs(1);
+/// Resources are a catalogue for prompts: they may be a little behind.
+const RESOURCES_EVERY: Duration = Duration::from_secs(10);
 
 /// The supervision of all servers. Dropping it ends the tasks and closes the connections without waiting.
 pub struct Supervised {
@@ -153,9 +38,28 @@ pub struct Supervised {
 
 struct Shared {
     view: watch::Sender<Arc<ServersView>>,
+    links: watch::Sender<Links>,
+    refresh: watch::Sender<ToolsRefresh>,
     instance: String,
     outbound: Outbound,
     pace: Pace,
+}
+
+/// The open connections, by server.
+pub(crate) type Links = BTreeMap<String, Link>;
+
+/// An open connection and its keeper.
+#[derive(Clone)]
+pub(crate) struct Link {
+    pub(crate) connection: Connection,
+    slot: Arc<Slot>,
+}
+
+impl Link {
+    /// Asks the keeper to look at the server.
+    pub(crate) fn check(&self) {
+        self.slot.again.notify_one();
+    }
 }
 
 /// The task that keeps one server.
@@ -175,32 +79,18 @@ impl Drop for Keeper {
 /// What a keeper and its users share.
 #[derive(Default)]
 struct Slot {
-    connection: Mutex<Option<Connection>>,
     again: Notify,
-}
-
-impl Slot {
-    fn connection(&self) -> Option<Connection> {
-        self.connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    fn put(&self, connection: Option<Connection>) -> Option<Connection> {
-        std::mem::replace(
-            &mut *self.connection.lock().unwrap_or_else(PoisonError::into_inner),
-            connection,
-        )
-    }
+    /// Set under the lock of the links: a keeper that is ended while it connects puts nothing into them.
+    ended: AtomicBool,
 }
 
 impl Supervised {
     /// Starts one task a server. `instance` is the title of boot connections.
     pub fn start(mcp: &Mcp, instance: String, outbound: Outbound, pace: Pace) -> Self {
-        let view = watch::Sender::new(Arc::default());
         let shared = Arc::new(Shared {
-            view,
+            view: watch::Sender::new(Arc::default()),
+            links: watch::Sender::default(),
+            refresh: watch::Sender::new(mcp.tools_refresh),
             instance,
             outbound,
             pace,
@@ -221,6 +111,7 @@ impl Supervised {
     /// Takes up another `mcp` block: a server whose entry did not change stays connected and is listed anew, the rest
     /// is dialled.
     pub fn reload(&self, mcp: &Mcp) {
+        self.shared.refresh.send_replace(mcp.tools_refresh);
         let default_timeout = mcp.default_timeout.map(|given| given.0);
         let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut before = std::mem::take(&mut *keepers);
@@ -245,7 +136,9 @@ impl Supervised {
             }
         }
         // Gone before the view changes, so that none of them writes into the new one.
-        drop(before);
+        for connection in self.shared.end(before) {
+            tokio::spawn(async move { connection.close().await });
+        }
         self.shared.view.send_replace(Arc::new(ServersView::of(views)));
         for server in starting {
             let slot = Arc::<Slot>::default();
@@ -261,33 +154,41 @@ impl Supervised {
 
     /// Asks a server again at once: for callers who saw one fail that has no stream by which it would be noticed.
     pub fn check(&self, server: &str) {
-        if let Some(slot) = self.slot(server) {
-            slot.again.notify_one();
+        let keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(keeper) = keepers.iter().find(|keeper| keeper.server.name == server) {
+            keeper.slot.again.notify_one();
         }
     }
 
     /// The open connection to a server.
     pub fn connection(&self, server: &str) -> Option<Connection> {
-        self.slot(server)?.connection()
+        Some(self.shared.links.borrow().get(server)?.connection.clone())
+    }
+
+    /// Watches a resource for as long as the result is kept, whatever becomes of the server meanwhile. `known` is what
+    /// the consumer saw last: where the content is another one now, that is a change.
+    pub fn watch(
+        &self,
+        server: &str,
+        uri: &str,
+        consumer: Arc<dyn ResourceConsumer>,
+        known: Option<Digest>,
+    ) -> Watch {
+        let watching = Watching {
+            server: server.to_owned(),
+            uri: uri.to_owned(),
+            instance: self.shared.instance.clone(),
+            pace: self.shared.pace,
+            consumer,
+        };
+        watching::start(watching, known, self.shared.links.subscribe())
     }
 
     /// Closes every session, best effort within 1 s.
     pub async fn close(self) {
         let keepers = std::mem::take(&mut *self.keepers.lock().unwrap_or_else(PoisonError::into_inner));
-        let open: Vec<Connection> = keepers
-            .iter()
-            .filter_map(|keeper| keeper.slot.put(None))
-            .collect();
-        drop(keepers);
+        let open = self.shared.end(keepers);
         join_all(open.iter().map(Connection::close)).await;
-    }
-
-    fn slot(&self, server: &str) -> Option<Arc<Slot>> {
-        let keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
-        keepers
-            .iter()
-            .find(|keeper| keeper.server.name == server)
-            .map(|keeper| keeper.slot.clone())
     }
 }
 
@@ -299,14 +200,19 @@ async fn keep(shared: Arc<Shared>, server: McpServer, default_timeout: Option<Du
             Ok((connection, proof)) => {
                 tracing::info!(event = "mcp.connect", mcp.server = %server.name, revision = %proof.info.protocol_version, tools = proof.tools.len());
                 let since = Instant::now();
-                slot.put(Some(connection.clone()));
-                shared.update(&server.name, |view| view.connected(&connection, proof));
+                if !shared.link(&server.name, &connection, &slot) {
+                    connection.close().await;
+                    return;
+                }
+                shared.update(&server, |view| view.connected(&connection, proof));
                 hold(&shared, &server, &slot, &connection).await;
-                slot.put(None);
+                shared.unlink(&server.name, &slot);
                 connection.close().await;
                 tracing::warn!(event = "mcp.disconnect", mcp.server = %server.name);
                 // A server that connects and breaks at once is one that fails.
                 if since.elapsed() < shared.pace.max {
+                    let error = connection.fault();
+                    shared.update(&server, |view| view.failed(&error));
                     pause(&slot, backoff.wait()).await;
                 } else {
                     backoff.reset();
@@ -315,7 +221,7 @@ async fn keep(shared: Arc<Shared>, server: McpServer, default_timeout: Option<Du
             Err(error) => {
                 let wait = backoff.wait();
                 tracing::warn!(event = "mcp.connect.fail", mcp.server = %server.name, err = %error, error.class = error.class.label(), next_s = wait.as_secs());
-                shared.update(&server.name, |view| view.failed(&error));
+                shared.update(&server, |view| view.failed(&error));
                 pause(&slot, wait).await;
             }
         }
@@ -341,20 +247,52 @@ async fn connect(
     }
 }
 
-/// Until the connection is lost. Whenever somebody asks, the lists are read again, which also shows a loss.
+/// Until the connection is lost. Whenever somebody asks, the lists are read again, which also shows a loss; when the
+/// server says that they changed, too: its tools at once where that is wanted, its resources soon.
 async fn hold(shared: &Shared, server: &McpServer, slot: &Slot, connection: &Connection) {
+    let mut tools = connection.tools_changed();
+    let mut resources = connection.resources_changed();
+    let mut refresh = shared.refresh.subscribe();
+    let (mut tools_at, mut resources_at) = (Instant::now(), Instant::now());
     loop {
-        tokio::select! {
+        let live = *refresh.borrow_and_update() == ToolsRefresh::Live;
+        let listed = tokio::select! {
             () = connection.lost() => return,
-            () = slot.again.notified() => match Proof::of(connection).await {
-                Ok(proof) => shared.update(&server.name, |view| view.connected(connection, proof)),
-                Err(error) => {
-                    tracing::warn!(event = "mcp.tools_refresh_failed", mcp.server = %server.name, err = %error);
-                    return;
-                }
-            },
+            // The changes that a reload takes up are those before it.
+            () = slot.again.notified() => {
+                tools.mark_unchanged();
+                resources.mark_unchanged();
+                Proof::of(connection).await.map(|proof| {
+                    shared.update(server, |view| view.connected(connection, proof));
+                })
+            }
+            // Marked as seen before the list is read: what changes meanwhile is read once more.
+            () = due(&mut tools, tools_at), if live => {
+                tools_at = Instant::now() + TOOLS_EVERY;
+                connection.tools().await.map(|tools| shared.update(server, |view| view.tools = tools))
+            }
+            () = due(&mut resources, resources_at) => {
+                resources_at = Instant::now() + RESOURCES_EVERY;
+                connection.resource_list().await.map(|(resources, count)| shared.update(server, |view| {
+                    view.resources = resources;
+                    view.resource_count = count;
+                }))
+            }
+            _ = refresh.changed() => Ok(()),
+        };
+        if let Err(error) = listed {
+            tracing::warn!(event = "mcp.tools_refresh_failed", mcp.server = %server.name, err = %error);
+            return;
         }
     }
+}
+
+/// Resolves when there was a change and it is time.
+async fn due(changes: &mut watch::Receiver<u64>, at: Instant) {
+    // Not marked before it is time, so that a caller who gives up has lost nothing.
+    let _ = changes.clone().changed().await;
+    tokio::time::sleep_until(at).await;
+    changes.mark_unchanged();
 }
 
 /// Waits, or less when somebody asks for the server.
@@ -364,10 +302,10 @@ async fn pause(slot: &Slot, wait: Duration) {
 
 impl Shared {
     /// Changes one server's view. Nobody is woken when it is the same as before.
-    fn update(&self, server: &str, change: impl FnOnce(&mut ServerView)) {
+    fn update(&self, server: &McpServer, change: impl FnOnce(&mut ServerView)) {
         self.view.send_if_modified(|current| {
             let mut servers = current.servers.clone();
-            let Some(view) = servers.iter_mut().find(|view| view.server.name == server) else {
+            let Some(view) = servers.iter_mut().find(|view| view.server == *server) else {
                 return false;
             };
             change(view);
@@ -377,5 +315,45 @@ impl Shared {
             *current = Arc::new(ServersView::of(servers));
             true
         });
+    }
+
+    /// Shows a connection to all who use it; false when its keeper was ended meanwhile.
+    fn link(&self, server: &str, connection: &Connection, slot: &Arc<Slot>) -> bool {
+        self.links.send_if_modified(|links| {
+            let current = !slot.ended.load(Ordering::SeqCst);
+            if current {
+                let link = Link {
+                    connection: connection.clone(),
+                    slot: slot.clone(),
+                };
+                links.insert(server.to_owned(), link);
+            }
+            current
+        })
+    }
+
+    fn unlink(&self, server: &str, slot: &Arc<Slot>) {
+        self.links.send_if_modified(|links| {
+            let own = links
+                .get(server)
+                .is_some_and(|link| Arc::ptr_eq(&link.slot, slot));
+            own && links.remove(server).is_some()
+        });
+    }
+
+    /// Ends keepers and gives the connections they leave behind.
+    fn end(&self, keepers: Vec<Keeper>) -> Vec<Connection> {
+        let mut left = Vec::new();
+        self.links.send_if_modified(|links| {
+            for keeper in &keepers {
+                keeper.slot.ended.store(true, Ordering::SeqCst);
+                let own = |link: &Link| Arc::ptr_eq(&link.slot, &keeper.slot);
+                if links.get(&keeper.server.name).is_some_and(own) {
+                    left.extend(links.remove(&keeper.server.name).map(|link| link.connection));
+                }
+            }
+            !left.is_empty()
+        });
+        left
     }
 }

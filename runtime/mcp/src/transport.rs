@@ -4,25 +4,25 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agentd_net::{Body, HttpClient, Redactor, Replay, Response};
+use agentd_net::{Body, HttpClient, Replay, Response};
 use bytes::Bytes;
 use futures::StreamExt as _;
-use futures::stream::BoxStream;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode};
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
-    HttpStatusError, SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    HttpStatusError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
     StreamableHttpResponseLimits,
 };
-use sse_stream::{Sse, SseStream};
 
+use crate::events::{Events, Of, Streams, is_flood};
 use crate::fault::{HttpError, TransportError, of_http};
 use crate::health::Health;
+use crate::mend::{List, mend};
 use crate::notices::Notices;
-use crate::screen::screen;
 use crate::status::{
     EVENTS, JSON, PostResult, discover, failure, header, media_type, net, older, unauthorized, unexpected,
 };
@@ -32,16 +32,17 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// One message from a server, alone or as an event: a tool result with an image fits.
 pub(crate) const MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
-type Events = BoxStream<'static, Result<Sse, SseError>>;
-
 /// See the module. Clones are one transport; when the last is gone, the server counts as lost.
 #[derive(Clone)]
 pub(crate) struct Transport(Arc<Inner>);
 
 struct Inner {
+    server: String,
     http: HttpClient,
     probe: Duration,
-    elicitation: bool,
+    streams: Arc<Streams>,
+    /// A session was begun.
+    ready: AtomicBool,
     health: Arc<Health>,
     notices: Arc<Notices>,
 }
@@ -53,8 +54,9 @@ impl Drop for Inner {
 }
 
 impl Transport {
-    /// `probe` bounds `server/discover`; `elicitation` lets `elicitation/create` through.
+    /// To the server of this name. `probe` bounds `server/discover`; `elicitation` lets `elicitation/create` through.
     pub(crate) fn new(
+        server: &str,
         http: HttpClient,
         probe: Duration,
         elicitation: bool,
@@ -62,9 +64,11 @@ impl Transport {
         notices: Arc<Notices>,
     ) -> Self {
         Self(Arc::new(Inner {
+            server: server.to_owned(),
             http,
             probe,
-            elicitation,
+            streams: Arc::new(Streams::new(server, elicitation)),
+            ready: AtomicBool::new(false),
             health,
             notices,
         }))
@@ -103,14 +107,15 @@ impl Transport {
         }
         let expects_answer = matches!(message, ClientJsonRpcMessage::Request(_));
         let id = header(&response.headers, &SESSION);
+        let list = List::asked(message);
         match media_type(&response.headers).as_deref() {
             Some(EVENTS) if expects_answer => Ok(StreamableHttpPostResponse::Sse(
-                self.events(response.body, limits.event),
+                self.events(response.body, limits.event, Of::Answer(list)),
                 id,
             )),
             Some(JSON) if expects_answer => {
                 let body = response.body.bytes_within(limits.body).await.map_err(net)?;
-                match serde_json::from_slice(&body) {
+                match self.message(&body, list) {
                     Ok(ServerJsonRpcMessage::Request(_)) => {
                         Err(unexpected("a request in place of an answer"))
                     }
@@ -159,24 +164,34 @@ impl Transport {
         }
     }
 
-    fn events(&self, body: Body, max: usize) -> Events {
-        let elicitation = self.0.elicitation;
-        let redactor = body.redactor();
-        SseStream::from_bytes_stream(body.events(max))
-            .map(move |event| event.map(|event| screen(clean(event, &redactor), elicitation)))
-            .boxed()
+    fn events(&self, body: Body, max: usize, of: Of) -> Events {
+        let health = self.0.health.clone();
+        self.0.streams.events(body, max, of, move |error| {
+            if is_flood(error) {
+                health.flooded(matches!(of, Of::Notices));
+            }
+        })
     }
 
-    /// Opens the notification stream; the SDK calls this again when it ended.
+    /// Opens the notification stream; the SDK calls this again when it ended, and when an answer's stream ended before
+    /// the answer.
     async fn stream(&self, request: Request<Bytes>, max: usize) -> Result<Events, HttpError> {
         let health = &self.0.health;
+        let resumed = request.headers().get(LAST_EVENT).and_then(|id| id.to_str().ok());
+        if resumed.is_some_and(|id| self.0.streams.is_of_answer(id)) {
+            if health.is_flooded() {
+                return Err(StreamableHttpError::ServerDoesNotSupportSse);
+            }
+            tokio::time::sleep_until(health.resume_at()).await;
+            return self.open_stream(request, max, Of::Answer(None)).await;
+        }
         let again = health.had_stream();
         tokio::time::sleep(health.before_stream()).await;
-        let opened = self.open_stream(request, max).await;
+        let opened = self.open_stream(request, max, Of::Notices).await;
         match &opened {
             Ok(_) => {
                 health.stream_opened();
-                self.0.notices.push_opened();
+                self.0.notices.push_opened(again);
             }
             Err(StreamableHttpError::ServerDoesNotSupportSse) => self.0.notices.no_push(),
             Err(StreamableHttpError::SessionExpired) if again => health.lose(),
@@ -186,7 +201,7 @@ impl Transport {
         opened
     }
 
-    async fn open_stream(&self, request: Request<Bytes>, max: usize) -> Result<Events, HttpError> {
+    async fn open_stream(&self, request: Request<Bytes>, max: usize, of: Of) -> Result<Events, HttpError> {
         let again = self.0.health.had_stream();
         let response = self.send(request).await?;
         let status = response.status;
@@ -197,8 +212,27 @@ impl Transport {
             // A server that has no such stream, and says so in another way than 405.
             _ if status.is_client_error() && !again => Err(StreamableHttpError::ServerDoesNotSupportSse),
             _ if !status.is_success() => Err(HttpStatusError::new(status.as_u16(), None).into()),
-            (_, Some(kind)) if kind == EVENTS => Ok(self.events(response.body, max)),
+            (_, Some(kind)) if kind == EVENTS => Ok(self.events(response.body, max, of)),
             (_, kind) => Err(StreamableHttpError::UnexpectedContentType(kind)),
+        }
+    }
+
+    /// One JSON message.
+    fn message(&self, body: &[u8], list: Option<List>) -> Result<ServerJsonRpcMessage, serde_json::Error> {
+        let Some(list) = list else {
+            return serde_json::from_slice(body);
+        };
+        let mut answer = serde_json::from_slice(body)?;
+        mend(list, &mut answer, &self.0.server);
+        serde_json::from_value(answer)
+    }
+
+    /// What the SDK did by itself is told to those who must know.
+    fn notice(&self, sent: &ClientJsonRpcMessage) {
+        let ready = matches!(sent, ClientJsonRpcMessage::Notification(sent)
+            if matches!(sent.notification, ClientNotification::InitializedNotification(_)));
+        if ready && self.0.ready.swap(true, Ordering::SeqCst) {
+            self.0.notices.session_began();
         }
     }
 }
@@ -275,6 +309,9 @@ impl StreamableHttpClient for Transport {
             false => self.post(&message, request, limits).await,
         };
         self.0.health.note(outcome.as_ref().err().map(of_http));
+        if outcome.is_ok() {
+            self.notice(&message);
+        }
         outcome
     }
 
@@ -345,15 +382,6 @@ impl StreamableHttpClient for Transport {
         }
         self.stream(request, max_sse_event_size).await
     }
-}
-
-/// An event whose data repeats none of our secrets.
-fn clean(mut event: Sse, redactor: &Redactor) -> Sse {
-    let data = event.data.as_deref().and_then(|data| redactor.text(data));
-    if data.is_some() {
-        event.data = data;
-    }
-    event
 }
 
 fn build(

@@ -1,13 +1,17 @@
 //! What a connection lists: every page, each within the server's clock, only where it is offered.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 
-use rmcp::model::PaginatedRequestParams;
+use agentd_base::limit::FOREIGN_CHARS;
+use agentd_base::text::clip;
+use rmcp::model::{ListToolsResult, PaginatedRequestParams};
 use rmcp::service::ServiceError;
 
 use super::{ConnectError, Connection, late};
 use crate::catalogue::Tool;
 use crate::fault::{Fault, of_request};
+use crate::mend;
 use crate::reading::{self, Pages};
 use crate::resource::{Resource, ResourceTemplate};
 
@@ -31,11 +35,21 @@ impl Connection {
                 let page = self
                     .listed(what, self.0.peer.list_tools(parameters(cursor)))
                     .await?;
+                self.name_left_out(&page);
                 pages.take(page.tools.into_iter().map(reading::tool), page.next_cursor);
             }
             Ok(pages)
         };
         self.whole(what, drained).await
+    }
+
+    /// The SDK takes out tools whose `x-mcp-header` is none, and says so where nobody looks.
+    fn name_left_out(&self, page: &ListToolsResult) {
+        let kept: BTreeSet<&str> = page.tools.iter().map(|tool| tool.name.as_ref()).collect();
+        for name in mend::names(page.meta.as_deref()).filter(|name| !kept.contains(name)) {
+            let name = clip(name, FOREIGN_CHARS);
+            tracing::warn!(event = "mcp.spec.invalid", mcp.server = %self.0.server, name = %name, list = "tools", "left out: its x-mcp-header annotations are invalid");
+        }
     }
 
     /// `resources/list`, all pages, the first 2,000 lines; none where resources are not offered.
@@ -47,7 +61,7 @@ impl Connection {
     }
 
     /// How many resources there are, and the first of them.
-    pub(super) async fn resource_list(&self) -> Result<(Vec<Resource>, u32), ConnectError> {
+    pub(crate) async fn resource_list(&self) -> Result<(Vec<Resource>, u32), ConnectError> {
         if !self.0.facts.offers_resources {
             return Ok((Vec::new(), 0));
         }

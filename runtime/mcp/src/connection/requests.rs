@@ -8,8 +8,9 @@ use std::time::Duration;
 use agentd_base::report::ServerState;
 use agentd_base::text::clip;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientRequest, InputRequest, InputRequiredResult,
-    InputResponses, PingRequest, ReadResourceRequestParams, ReadResourceResponse, ServerResult,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest, InputRequest,
+    InputRequiredResult, InputResponses, PingRequest, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, ServerResult,
 };
 use rmcp::service::ServiceError;
 use serde_json::{Map, Value};
@@ -36,11 +37,31 @@ enum Round<T> {
 }
 
 /// A request that can be sent again with answers.
-trait Again: Clone {
+trait Again: Clone + Send {
+    type Result: Send;
+
+    fn send(
+        self,
+        connection: &Connection,
+    ) -> impl Future<Output = Result<Round<Self::Result>, CallError>> + Send;
+
     fn with(&mut self, answers: Option<InputResponses>, state: Option<String>);
 }
 
 impl Again for CallToolRequestParams {
+    type Result = CallToolResult;
+
+    async fn send(self, connection: &Connection) -> Result<Round<CallToolResult>, CallError> {
+        match connection.0.peer.call_tool_once(self).await {
+            Ok(CallToolResponse::Complete(result)) => Ok(Round::Done(result)),
+            Ok(CallToolResponse::InputRequired(asked)) => Ok(Round::Asked(Box::new(asked))),
+            Ok(_) => Err(CallError::Unavailable(
+                "the server's answer is not a tool's result".into(),
+            )),
+            Err(error) => Err(connection.call_error(&error)),
+        }
+    }
+
     fn with(&mut self, answers: Option<InputResponses>, state: Option<String>) {
         self.input_responses = answers;
         self.request_state = state;
@@ -48,6 +69,19 @@ impl Again for CallToolRequestParams {
 }
 
 impl Again for ReadResourceRequestParams {
+    type Result = ReadResourceResult;
+
+    async fn send(self, connection: &Connection) -> Result<Round<ReadResourceResult>, CallError> {
+        match connection.0.peer.read_resource_once(self).await {
+            Ok(ReadResourceResponse::Complete(result)) => Ok(Round::Done(result)),
+            Ok(ReadResourceResponse::InputRequired(asked)) => Ok(Round::Asked(Box::new(asked))),
+            Ok(_) => Err(CallError::Unavailable(
+                "the server's answer is not a resource's contents".into(),
+            )),
+            Err(error) => Err(connection.call_error(&error)),
+        }
+    }
+
     fn with(&mut self, answers: Option<InputResponses>, state: Option<String>) {
         self.input_responses = answers;
         self.request_state = state;
@@ -70,15 +104,7 @@ impl Connection {
         }
         let mut parameters = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         parameters.meta = Some(reading::call_meta(meta));
-        let send = async |parameters| match self.0.peer.call_tool_once(parameters).await {
-            Ok(CallToolResponse::Complete(result)) => Ok(Round::Done(result)),
-            Ok(CallToolResponse::InputRequired(asked)) => Ok(Round::Asked(Box::new(asked))),
-            Ok(_) => Err(CallError::Unavailable(
-                "the server's answer is not a tool's result".into(),
-            )),
-            Err(error) => Err(self.call_error(&error)),
-        };
-        let result = self.within(self.rounds(parameters, send)).await?;
+        let result = self.within(self.rounds(parameters)).await?;
         Ok(reading::outcome(result, self.0.facts.structured))
     }
 
@@ -91,15 +117,7 @@ impl Connection {
             return Err(CallError::NotOffered("resources").into());
         }
         let parameters = ReadResourceRequestParams::new(uri).with_meta(reading::call_meta(meta));
-        let send = async |parameters| match self.0.peer.read_resource_once(parameters).await {
-            Ok(ReadResourceResponse::Complete(result)) => Ok(Round::Done(result)),
-            Ok(ReadResourceResponse::InputRequired(asked)) => Ok(Round::Asked(Box::new(asked))),
-            Ok(_) => Err(CallError::Unavailable(
-                "the server's answer is not a resource's contents".into(),
-            )),
-            Err(error) => Err(self.call_error(&error)),
-        };
-        match self.within(self.rounds(parameters, send)).await {
+        match self.within(self.rounds(parameters)).await {
             Ok(result) => Ok(reading::contents(result)),
             Err(error) if error.is_not_found() => Err(ReadError::NotFound { uri: uri.to_owned() }),
             Err(error) => Err(error.into()),
@@ -133,13 +151,9 @@ impl Connection {
     }
 
     /// Sends until there is an answer that asks for nothing.
-    async fn rounds<P: Again, T>(
-        &self,
-        mut parameters: P,
-        send: impl AsyncFn(P) -> Result<Round<T>, CallError>,
-    ) -> Result<T, CallError> {
+    async fn rounds<P: Again>(&self, mut parameters: P) -> Result<P::Result, CallError> {
         for _ in 0..ROUNDS {
-            match send(parameters.clone()).await? {
+            match parameters.clone().send(self).await? {
                 Round::Done(result) => return Ok(result),
                 Round::Asked(asked) => {
                     let answers = self.answers(asked.input_requests.unwrap_or_default()).await?;
@@ -194,7 +208,7 @@ impl Connection {
         }
     }
 
-    fn call_error(&self, error: &ServiceError) -> CallError {
+    pub(super) fn call_error(&self, error: &ServiceError) -> CallError {
         if let ServiceError::McpError(error) = error {
             let message = clip(&error.message, reading::ERROR_CHARS);
             return CallError::Protocol {

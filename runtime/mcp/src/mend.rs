@@ -1,0 +1,176 @@
+//! Lists as servers send them, made readable for the SDK, which takes a list whole or not at all: an entry that is none
+//! is taken out and named, and the others stay. Pure but for the log.
+
+use agentd_base::limit::FOREIGN_CHARS;
+use agentd_base::text::clip;
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, Resource, ResourceTemplate, Tool};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Entries that are named in one answer; the rest are counted.
+const NAMED: usize = 16;
+/// Where the names of a page's tools stand, so that one which the SDK takes out is named too.
+const NAMES: &str = "agentd/names";
+
+/// A list that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum List {
+    Tools,
+    Resources,
+    Templates,
+}
+
+impl List {
+    /// What a request asks for, if it is a list.
+    pub(crate) fn asked(message: &ClientJsonRpcMessage) -> Option<Self> {
+        let ClientJsonRpcMessage::Request(request) = message else {
+            return None;
+        };
+        match &request.request {
+            ClientRequest::ListToolsRequest(_) => Some(Self::Tools),
+            ClientRequest::ListResourcesRequest(_) => Some(Self::Resources),
+            ClientRequest::ListResourceTemplatesRequest(_) => Some(Self::Templates),
+            _ => None,
+        }
+    }
+
+    fn key(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+        }
+    }
+
+    fn fault(self, entry: &Value) -> Option<String> {
+        match self {
+            Self::Tools => fault::<Tool>(entry),
+            Self::Resources => fault::<Resource>(entry),
+            Self::Templates => fault::<ResourceTemplate>(entry),
+        }
+    }
+}
+
+fn fault<T: DeserializeOwned>(entry: &Value) -> Option<String> {
+    serde_json::from_value::<T>(entry.clone())
+        .err()
+        .map(|error| error.to_string())
+}
+
+/// Takes out of an answer what is no entry of its list. Anything that is not such an answer stays as it is.
+pub(crate) fn mend(list: List, answer: &mut Value, server: &str) {
+    let Some(result) = answer.get_mut("result") else {
+        return;
+    };
+    let Some(Value::Array(entries)) = result.get_mut(list.key()) else {
+        return;
+    };
+    let (mut taken, mut more) = (Vec::new(), 0_usize);
+    entries.retain(|entry| match list.fault(entry) {
+        None => true,
+        Some(why) if taken.len() < NAMED => {
+            taken.push((name(entry), why));
+            false
+        }
+        Some(_) => {
+            more = more.saturating_add(1);
+            false
+        }
+    });
+    for (name, why) in taken {
+        tracing::warn!(event = "mcp.spec.invalid", mcp.server = %server, name = %name, list = list.key(), err = %clip(&why, FOREIGN_CHARS), "left out");
+    }
+    if more > 0 {
+        tracing::warn!(event = "mcp.spec.invalid", mcp.server = %server, list = list.key(), "{more} more left out");
+    }
+    if list == List::Tools {
+        let names: Vec<Value> = entries
+            .iter()
+            .filter_map(|entry| entry.get("name").cloned())
+            .collect();
+        if let Some(result) = result.as_object_mut() {
+            match result.get_mut("_meta") {
+                Some(Value::Object(meta)) => drop(meta.insert(NAMES.into(), names.into())),
+                _ => drop(result.insert("_meta".into(), json!({NAMES: names}))),
+            }
+        }
+    }
+}
+
+/// The names that a page of tools had when it came.
+pub(crate) fn names(meta: Option<&serde_json::Map<String, Value>>) -> impl Iterator<Item = &str> {
+    let names = meta.and_then(|meta| meta.get(NAMES)).and_then(Value::as_array);
+    names.into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn name(entry: &Value) -> String {
+    let name = ["name", "uri", "uriTemplate"]
+        .iter()
+        .find_map(|key| entry.get(key)?.as_str());
+    clip(name.unwrap_or("?"), FOREIGN_CHARS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mended(list: List, entries: Value) -> Value {
+        let mut answer = json!({"id": 1, "result": {list.key(): entries, "nextCursor": "2"}});
+        mend(list, &mut answer, "s");
+        assert_eq!(answer["result"]["nextCursor"], "2");
+        answer["result"][list.key()].clone()
+    }
+
+    /// M19, M25, M27: what is no entry harms no other.
+    #[test]
+    fn m19_an_entry_that_is_none_is_taken_out_and_the_others_stay() {
+        let good = json!({"name": "good", "inputSchema": {"type": "object"}});
+        for bad in [
+            json!({"name": "t"}),
+            json!(7),
+            json!(null),
+            json!({"name": 1, "inputSchema": {}}),
+            json!({"name": "t", "inputSchema": "x"}),
+            json!({"name": "t", "inputSchema": {}, "annotations": 3}),
+        ] {
+            assert_eq!(mended(List::Tools, json!([bad, good, bad])), json!([good]));
+        }
+        let good = json!({"uri": "a:1", "name": "one"});
+        assert_eq!(
+            mended(List::Resources, json!([{"uri": "a:2"}, good, []])),
+            json!([good])
+        );
+        let good = json!({"uriTemplate": "a:{x}", "name": "one"});
+        assert_eq!(
+            mended(List::Templates, json!([{"name": "x"}, good])),
+            json!([good])
+        );
+        let many: Vec<Value> = vec![json!({}); 1000];
+        assert_eq!(mended(List::Tools, json!(many)), json!([]));
+    }
+
+    #[test]
+    fn what_is_no_list_stays_as_it_is() {
+        for answer in [
+            json!({"id": 1, "error": {"code": 1, "message": "m"}}),
+            json!({"result": {"tools": {}}}),
+            json!([1]),
+        ] {
+            let mut mended = answer.clone();
+            mend(List::Tools, &mut mended, "s");
+            assert_eq!(mended, answer);
+        }
+    }
+
+    #[test]
+    fn the_names_of_a_page_go_with_it() {
+        let tool = |name: &str| json!({"name": name, "inputSchema": {}});
+        for meta in [json!(null), json!({"x": 1})] {
+            let mut answer = json!({"result": {"tools": [tool("a"), {}, tool("b")], "_meta": meta}});
+            mend(List::Tools, &mut answer, "s");
+            let meta = answer["result"]["_meta"].as_object();
+            assert_eq!(names(meta).collect::<Vec<_>>(), ["a", "b"]);
+        }
+        assert_eq!(names(None).count(), 0);
+    }
+}
