@@ -6,7 +6,7 @@ use agentd_net::{NetError, Response};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, StatusCode};
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage, ServerResult};
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpError,
     StreamableHttpPostResponse,
@@ -83,6 +83,21 @@ pub(crate) async fn failure(
             None,
         )),
         None => Err(HttpStatusError::new(status.as_u16(), retry_after).into()),
+    }
+}
+
+/// What the probe was answered with. A server that answers every method it does not know with a result is an older one.
+pub(crate) fn of_probe(
+    message: &ClientJsonRpcMessage,
+    answer: StreamableHttpPostResponse,
+) -> StreamableHttpPostResponse {
+    match &answer {
+        StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Response(response), _)
+            if !matches!(response.result, ServerResult::DiscoverResult(_)) =>
+        {
+            older(message, "an answer to something else")
+        }
+        _ => answer,
     }
 }
 

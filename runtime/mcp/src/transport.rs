@@ -24,7 +24,7 @@ use crate::health::Health;
 use crate::mend::{List, mend};
 use crate::notices::Notices;
 use crate::status::{
-    EVENTS, JSON, PostResult, discover, failure, header, media_type, net, older, unauthorized, unexpected,
+    EVENTS, JSON, PostResult, discover, failure, header, media_type, net, of_probe, older, unauthorized, unexpected,
 };
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -159,7 +159,7 @@ impl Transport {
             }
         };
         match tokio::time::timeout(self.0.probe, exchange).await {
-            Ok(outcome) => outcome,
+            Ok(outcome) => outcome.map(|answer| of_probe(message, answer)),
             Err(_) => Ok(older(message, "no answer in time")),
         }
     }

@@ -129,7 +129,12 @@ async fn the_stateless_revision_is_spoken_where_it_is_offered() {
 
 #[tokio::test]
 async fn whatever_an_older_server_makes_of_the_probe_initialize_follows() {
-    for discover in [Discover::Page, Discover::Silent, Discover::SilentStream] {
+    for discover in [
+        Discover::Page,
+        Discover::Silent,
+        Discover::SilentStream,
+        Discover::Empty,
+    ] {
         let peer = Peer::start(Script {
             discover,
             ..Script::default()

@@ -54,6 +54,8 @@ pub(crate) enum Discover {
     Silent,
     /// With an event stream that says nothing.
     SilentStream,
+    /// With a result that says nothing, as to every method it does not know.
+    Empty,
     /// As the stateless revision says.
     Modern,
 }
@@ -355,6 +357,7 @@ async fn discover(script: &Script, id: &Value) -> Response {
         }
         Discover::Page => (StatusCode::NOT_FOUND, "<html>not here</html>").into_response(),
         Discover::Silent => std::future::pending().await,
+        Discover::Empty => axum::Json(json!({"jsonrpc": "2.0", "id": id, "result": {}})).into_response(),
         Discover::SilentStream => events(futures::stream::pending::<Result<Bytes, Infallible>>()),
         Discover::Modern => {
             let result = json!({
