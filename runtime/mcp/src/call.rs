@@ -25,7 +25,7 @@ pub struct ToolOutcome {
     pub text: String,
     /// The tool ran and reported a failure.
     pub is_error: bool,
-    /// `structuredContent`, from revision 2025-06-18 on.
+    /// `structuredContent`, from revision 2025-06-18 on, where the tool declared an `outputSchema` that it fits.
     pub structured: Option<Value>,
 }
 

@@ -2,6 +2,7 @@
 //! asked later: lists are in `lists`, calls and reads in `requests`, subscriptions in `updates`.
 
 mod lists;
+mod outputs;
 mod requests;
 pub(crate) mod updates;
 
@@ -19,6 +20,7 @@ use rmcp::{ClientCacheConfig, ClientServiceExt as _, Peer, RoleClient};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
+use self::outputs::Outputs;
 use self::updates::Subscribed;
 
 use crate::catalogue::Tool;
@@ -86,6 +88,7 @@ struct Inner {
     notices: Arc<Notices>,
     gate: Arc<Gate>,
     subscribed: Subscribed,
+    outputs: Outputs,
     /// Elicitation was declared.
     elicits: bool,
     facts: Facts,
@@ -198,6 +201,7 @@ impl Connection {
                 notices,
                 gate,
                 subscribed: Subscribed::default(),
+                outputs: Outputs::default(),
                 elicits,
                 facts,
                 timeout,

@@ -19,6 +19,7 @@ pub mod oauth;
 pub mod outbound;
 mod reading;
 pub mod resource;
+mod schema;
 mod screen;
 mod status;
 pub mod supervised;

@@ -249,19 +249,40 @@ pub(crate) fn call_meta(meta: &CallMeta) -> RequestMetaObject {
     RequestMetaObject(map)
 }
 
-/// A tool's answer. `structured` says whether the revision has `structuredContent`.
-pub(crate) fn outcome(result: CallToolResult, structured: bool) -> ToolOutcome {
-    let structured = result.structured_content.filter(|_| structured);
+/// What a tool's structured content is, by what the tool said of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Structured {
+    /// The revision has none.
+    Unknown,
+    /// The tool promised none: it is read as text where there is no other.
+    Unpromised,
+    /// As promised, as far as that was checked.
+    Fits,
+    /// Not as promised; why.
+    Broken(String),
+}
+
+/// A tool's answer.
+pub(crate) fn outcome(result: CallToolResult, structured: Structured) -> ToolOutcome {
+    let given = result
+        .structured_content
+        .filter(|_| structured != Structured::Unknown);
     let mut text = result.content.iter().map(block).collect::<Vec<_>>().join("\n");
     if text.is_empty()
-        && let Some(value) = &structured
+        && let Some(value) = &given
     {
         text = value.to_string();
     }
+    let mut text = readable(&text, RESULT_CHARS);
+    if let Structured::Broken(why) = &structured {
+        text.push_str(&format!(
+            "\n[the structured result is not what the tool promised: {why}]"
+        ));
+    }
     ToolOutcome {
-        text: readable(&text, RESULT_CHARS),
+        text,
         is_error: result.is_error.unwrap_or(false),
-        structured,
+        structured: given.filter(|_| structured == Structured::Fits),
     }
 }
 

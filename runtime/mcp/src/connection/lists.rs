@@ -40,7 +40,9 @@ impl Connection {
             }
             Ok(pages)
         };
-        self.whole(what, drained).await
+        let tools = self.whole(what, drained).await?;
+        self.0.outputs.learn(&tools);
+        Ok(tools)
     }
 
     /// The SDK takes out tools whose `x-mcp-header` is none, and says so where nobody looks.

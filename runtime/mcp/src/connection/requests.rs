@@ -5,6 +5,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use agentd_base::limit::FOREIGN_CHARS;
 use agentd_base::report::ServerState;
 use agentd_base::text::clip;
 use rmcp::model::{
@@ -17,10 +18,10 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{Connection, Era};
-use crate::call::{CallError, CallMeta, ToolOutcome};
+use crate::call::{CallError, CallMeta, HEADER_MISMATCH, ToolOutcome};
 use crate::fault::of_request;
 use crate::gate::PATIENCE;
-use crate::reading;
+use crate::reading::{self, Structured};
 use crate::resource::{Content, ReadError};
 
 /// Times that a server may ask back before it must answer.
@@ -89,7 +90,8 @@ impl Again for ReadResourceRequestParams {
 }
 
 impl Connection {
-    /// `tools/call` by the server's own name for the tool, within `call_timeout`. Never sent twice.
+    /// `tools/call` by the server's own name for the tool, within `call_timeout`. Never sent twice, but
+    /// where the server says that it looked at its headers alone.
     ///
     /// # Errors
     /// See [`CallError`]. A tool that ran and failed is no error: [`ToolOutcome::is_error`].
@@ -104,8 +106,26 @@ impl Connection {
         }
         let mut parameters = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         parameters.meta = Some(reading::call_meta(meta));
-        let result = self.within(self.rounds(parameters)).await?;
-        Ok(reading::outcome(result, self.0.facts.structured))
+        let result = match self.within(self.rounds(parameters.clone())).await {
+            // The server wants headers of a tool that is another one since it was listed; it has done nothing yet.
+            Err(CallError::Protocol {
+                code: HEADER_MISMATCH,
+                ..
+            }) if self.tools().await.is_ok() => self.within(self.rounds(parameters)).await?,
+            result => result?,
+        };
+        let structured = match self.0.facts.structured {
+            true => {
+                let failed = result.is_error == Some(true);
+                let given = result.structured_content.as_ref();
+                self.0.outputs.judge(tool, given, failed).await
+            }
+            false => Structured::Unknown,
+        };
+        if let Structured::Broken(why) = &structured {
+            tracing::warn!(event = "tool.result.schema", mcp.server = %self.0.server, gen_ai.tool.name = %clip(tool, FOREIGN_CHARS), err = %why);
+        }
+        Ok(reading::outcome(result, structured))
     }
 
     /// `resources/read`, within `call_timeout`.
