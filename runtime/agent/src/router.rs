@@ -1,22 +1,21 @@
-//! From a call of the model to a tool of a server and back: what went wrong is told to the model, which can mend it.
+//! From a call of the model to a tool and back: ours first, then those of the servers. What went wrong is told to the
+//! model, which can mend it.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use agentd_base::class::Classified as _;
-use agentd_llm::{Arguments, ToolCall, ToolSpec};
-use agentd_mcp::{CallError, CallMeta, Catalogue, Connection, Entry, ToolOutcome};
+use agentd_llm::{Arguments, ToolCall};
+use agentd_mcp::{CallError, CallMeta, Content, Entry, Policy, ReadError, ToolOutcome};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::prompt::bounded;
+use crate::internal::{self, Holder};
+use crate::kept::Kept;
+use crate::offer::Offer;
+use crate::view::View;
 
-/// What a model is told of one result: about 25,000 tokens. More would push everything else out of its sight.
-const OBSERVATION_CHARS: usize = 100_000;
-/// A description; providers refuse longer ones.
-const DESCRIPTION_CHARS: usize = 1024;
-/// Of arguments that were no JSON, so that the model sees its mistake.
+/// Of what a model wrote that is of no use, so that it sees its mistake.
 const RAW_CHARS: usize = 200;
 
 /// What came of a call, in the model's words.
@@ -30,9 +29,9 @@ pub struct Observation {
 
 impl Observation {
     /// A result.
-    pub fn result(text: impl AsRef<str>) -> Self {
+    pub fn result(text: impl Into<String>) -> Self {
         Self {
-            text: cut(text.as_ref()),
+            text: text.into(),
             is_error: false,
         }
     }
@@ -40,18 +39,24 @@ impl Observation {
     /// A failure; the prefix is added where it is not there.
     pub fn error(text: impl AsRef<str>) -> Self {
         let text = text.as_ref();
-        let text = if text.starts_with("ERROR: ") {
-            cut(text)
+        let prefix = if text.starts_with("ERROR: ") {
+            ""
         } else {
-            cut(&format!("ERROR: {text}"))
+            "ERROR: "
         };
-        Self { text, is_error: true }
+        Self {
+            text: format!("{prefix}{text}"),
+            is_error: true,
+        }
     }
 }
 
-/// Carries out calls. Dropping the future gives the call up.
+/// Gives a model its tools and carries out its calls. Dropping a future gives it up.
 #[async_trait]
 pub trait ToolRunner: Send + Sync {
+    /// What the model is given in its next round. Asked before each; the same `Arc` while nothing has changed.
+    async fn view(&self) -> Arc<View>;
+
     /// One call. `ordinal` counts the calls of the run from 0, whatever came of them.
     async fn call(&self, call: &ToolCall, ordinal: u32) -> Observation;
 }
@@ -59,27 +64,20 @@ pub trait ToolRunner: Send + Sync {
 /// The connections of a worker.
 #[async_trait]
 pub trait Servers: Send + Sync {
+    /// What they offer now. The same `Arc` while nothing has changed.
+    async fn offer(&self) -> Arc<Offer>;
+
     /// `tools/call` at a server; none when there is no connection to it.
     async fn call(
         &self,
-        server: &str,
-        tool: &str,
+        entry: &Entry,
         arguments: Map<String, Value>,
         meta: &CallMeta,
     ) -> Option<Result<ToolOutcome, CallError>>;
-}
 
-#[async_trait]
-impl Servers for BTreeMap<String, Connection> {
-    async fn call(
-        &self,
-        server: &str,
-        tool: &str,
-        arguments: Map<String, Value>,
-        meta: &CallMeta,
-    ) -> Option<Result<ToolOutcome, CallError>> {
-        Some(self.get(server)?.call(tool, arguments, meta).await)
-    }
+    /// `resources/read` at a server; none when there is no connection to it.
+    async fn read(&self, server: &str, uri: &str, meta: &CallMeta)
+    -> Option<Result<Vec<Content>, ReadError>>;
 }
 
 /// What every call of a run carries.
@@ -91,112 +89,189 @@ pub struct RunContext {
     pub instance: String,
     /// W3C trace context.
     pub traceparent: Option<String>,
+    /// On whose behalf.
+    pub holder: Holder,
+}
+
+/// What the tools of a run work with: the servers as they were when the round began.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    pub(crate) offer: Arc<Offer>,
+    pub(crate) servers: Arc<dyn Servers>,
+    pub(crate) kept: Arc<Kept>,
+    pub(crate) context: Arc<RunContext>,
+}
+
+impl Desk {
+    /// `_meta` of a request to a server.
+    pub(crate) fn meta(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        ordinal: u32,
+    ) -> CallMeta {
+        let context = &self.context;
+        CallMeta {
+            run_id: context.run_id.clone(),
+            instance: context.instance.clone(),
+            traceparent: context.traceparent.clone(),
+            idempotency_key: idempotency_key(&context.run_id, server, tool, arguments, ordinal),
+        }
+    }
 }
 
 /// The tools of a run.
 pub struct Router {
-    catalogue: Arc<Catalogue>,
     servers: Arc<dyn Servers>,
-    context: RunContext,
+    kept: Arc<Kept>,
+    context: Arc<RunContext>,
+    round: Mutex<Round>,
+}
+
+/// What the model was given last.
+#[derive(Default)]
+struct Round {
+    offer: Arc<Offer>,
+    view: Option<Arc<View>>,
 }
 
 impl Router {
-    /// Over a catalogue and the connections behind it.
-    pub fn new(catalogue: Arc<Catalogue>, servers: Arc<dyn Servers>, context: RunContext) -> Self {
+    /// Over the connections of a worker and the results that it keeps.
+    pub fn new(servers: Arc<dyn Servers>, kept: Arc<Kept>, context: RunContext) -> Self {
         Self {
-            catalogue,
             servers,
-            context,
+            kept,
+            context: Arc::new(context),
+            round: Mutex::default(),
         }
     }
 
-    /// The tools as a model is offered them.
-    pub fn specs(&self) -> Vec<ToolSpec> {
-        specs(&self.catalogue)
-    }
-
-    fn meta(&self, entry: &Entry, arguments: &Map<String, Value>, ordinal: u32) -> CallMeta {
-        CallMeta {
-            run_id: self.context.run_id.clone(),
-            instance: self.context.instance.clone(),
-            traceparent: self.context.traceparent.clone(),
-            idempotency_key: idempotency_key(&self.context.run_id, entry, arguments, ordinal),
+    fn desk(&self, offer: Arc<Offer>) -> Desk {
+        Desk {
+            offer,
+            servers: self.servers.clone(),
+            kept: self.kept.clone(),
+            context: self.context.clone(),
         }
     }
 
-    async fn dispatch(&self, entry: &Entry, arguments: Map<String, Value>, ordinal: u32) -> Observation {
-        let meta = self.meta(entry, &arguments, ordinal);
+    fn offered(&self) -> Arc<Offer> {
+        self.round
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .offer
+            .clone()
+    }
+
+    async fn carry_out(&self, call: &ToolCall, ordinal: u32) -> Observation {
+        let desk = self.desk(self.offered());
+        let ours = internal::find(&call.name, &desk);
+        // Prompts may show the qualified name, and a model then writes that.
+        let catalogue = &desk.offer.catalogue;
+        let entry = catalogue.by_provider_name(&call.name);
+        let entry = entry.or_else(|| catalogue.by_qualified_name(&call.name));
+        let (server, name) = match (ours, entry) {
+            (Some(tool), _) => (None, tool.name()),
+            (None, Some(entry)) => (Some(entry.server.as_str()), entry.qualified.as_str()),
+            (None, None) => return self.unknown(&call.name),
+        };
+        tracing::info!(
+            event = "tool.call",
+            run.id = self.context.run_id,
+            mcp.server = server,
+            gen_ai.tool.name = name,
+            ordinal,
+        );
+        let arguments = match &call.arguments {
+            Arguments::Object(arguments) => arguments.clone(),
+            Arguments::Invalid(text) => {
+                let text = agentd_base::text::clip(text, RAW_CHARS);
+                return Observation::error(format!("the arguments are not a JSON object: {text}"));
+            }
+        };
         let began = std::time::Instant::now();
-        let outcome = self
-            .servers
-            .call(&entry.server, &entry.tool.name, arguments, &meta)
-            .await;
-        let class = match &outcome {
-            Some(Ok(outcome)) if outcome.is_error => "tool",
-            Some(Ok(_)) => "none",
-            Some(Err(error)) => error.class().label(),
-            None => "unavailable",
+        let (observation, class) = match (ours, entry) {
+            (Some(tool), _) => {
+                let seen = tool.call(arguments, ordinal, &desk).await;
+                let class = if seen.is_error { "tool" } else { "none" };
+                (seen, class)
+            }
+            (None, Some(entry)) => dispatch(&desk, entry, arguments, ordinal).await,
+            (None, None) => return self.unknown(&call.name),
         };
         tracing::info!(
             event = "tool.result",
             run.id = self.context.run_id,
-            mcp.server = entry.server,
-            gen_ai.tool.name = entry.qualified,
+            mcp.server = server,
+            gen_ai.tool.name = name,
             error.class = class,
             dur_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         );
-        match outcome {
-            None => Observation::error(format!("server {} is not connected now; try later", entry.server)),
-            Some(Ok(outcome)) => observe(&outcome),
-            Some(Err(error)) => Observation::error(told(&entry.qualified, &error)),
-        }
+        observation
+    }
+
+    fn unknown(&self, name: &str) -> Observation {
+        let name = agentd_base::text::clip(name, RAW_CHARS);
+        tracing::warn!(
+            event = "tool.unknown",
+            run.id = self.context.run_id,
+            gen_ai.tool.name = name
+        );
+        Observation::error(format!(
+            "there is no tool {name} now; use one of those you were given last"
+        ))
     }
 }
 
 #[async_trait]
 impl ToolRunner for Router {
-    async fn call(&self, call: &ToolCall, ordinal: u32) -> Observation {
-        // Prompts may show the qualified name, and a model then writes that.
-        let entry = self.catalogue.by_provider_name(&call.name);
-        let Some(entry) = entry.or_else(|| self.catalogue.by_qualified_name(&call.name)) else {
-            let name = agentd_base::text::clip(&call.name, RAW_CHARS);
-            tracing::warn!(
-                event = "tool.unknown",
-                run.id = self.context.run_id,
-                gen_ai.tool.name = name
-            );
-            return Observation::error(format!(
-                "there is no tool {name}; use one of those you were given"
-            ));
-        };
-        tracing::info!(
-            event = "tool.call",
-            run.id = self.context.run_id,
-            mcp.server = entry.server,
-            gen_ai.tool.name = entry.qualified,
-            ordinal,
-        );
-        match &call.arguments {
-            Arguments::Object(arguments) => self.dispatch(entry, arguments.clone(), ordinal).await,
-            Arguments::Invalid(text) => {
-                let text = agentd_base::text::clip(text, RAW_CHARS);
-                Observation::error(format!("the arguments are not a JSON object: {text}"))
-            }
+    async fn view(&self) -> Arc<View> {
+        let offer = self.servers.offer().await;
+        let desk = self.desk(offer.clone());
+        let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(view) = &round.view
+            && Arc::ptr_eq(&round.offer, &offer)
+            && view.is_of(&desk)
+        {
+            return view.clone();
         }
+        let view = Arc::new(View::of(&desk));
+        *round = Round {
+            offer,
+            view: Some(view.clone()),
+        };
+        view
+    }
+
+    async fn call(&self, call: &ToolCall, ordinal: u32) -> Observation {
+        let seen = self.carry_out(call, ordinal).await;
+        self.kept.admit(&self.context.run_id, ordinal, seen)
     }
 }
 
-/// The tools of a catalogue as a model is offered them, in its order.
-pub fn specs(catalogue: &Catalogue) -> Vec<ToolSpec> {
-    let spec = |entry: &Entry| ToolSpec {
-        name: entry.provider.clone(),
-        description: bounded(
-            entry.tool.description.as_deref().unwrap_or_default(),
-            DESCRIPTION_CHARS,
+/// A call of a server's tool, and the class of what went wrong.
+async fn dispatch(
+    desk: &Desk,
+    entry: &Entry,
+    arguments: Map<String, Value>,
+    ordinal: u32,
+) -> (Observation, &'static str) {
+    let meta = desk.meta(&entry.server, &entry.tool.name, &arguments, ordinal);
+    match desk.servers.call(entry, arguments, &meta).await {
+        None => {
+            let gone = format!("server {} is not connected now; try later", entry.server);
+            (Observation::error(gone), "unavailable")
+        }
+        Some(Ok(outcome)) => {
+            let class = if outcome.is_error { "tool" } else { "none" };
+            (observe(&outcome), class)
+        }
+        Some(Err(error)) => (
+            Observation::error(told(&entry.qualified, &error)),
+            error.class().label(),
         ),
-        input_schema: entry.tool.input_schema.clone(),
-    };
-    catalogue.entries().iter().map(spec).collect()
+    }
 }
 
 /// `structuredContent` where there is some, else the text.
@@ -212,28 +287,31 @@ fn observe(outcome: &ToolOutcome) -> Observation {
     }
 }
 
-fn told(tool: &str, error: &CallError) -> String {
-    match error {
-        CallError::Timeout(_) | CallError::Unavailable(_) => {
-            format!("{tool} gave no result: {error}; it may have been carried out")
+/// Why there is no result. The server's own words only where the model can mend what they say.
+pub(crate) fn told(what: &str, error: &CallError) -> String {
+    match (error, error.policy()) {
+        (CallError::Protocol { .. }, Policy::Tell) => format!("{what} was not carried out: {error}"),
+        (CallError::Protocol { code, .. }, Policy::Retry) => {
+            format!("{what} gave no result: its server failed (error {code}); it may have been carried out")
         }
-        _ => format!("{tool} was not carried out: {error}"),
+        (CallError::Protocol { code, .. }, Policy::Abort) => {
+            format!("{what} was not carried out: its server cannot take this call (error {code})")
+        }
+        (CallError::Timeout(_) | CallError::Unavailable(_), _) => {
+            format!("{what} gave no result: {error}; it may have been carried out")
+        }
+        _ => format!("{what} was not carried out: {error}"),
     }
 }
 
 /// The same for the same call of the same run, whatever the attempt; another for any other call.
-fn idempotency_key(run_id: &str, entry: &Entry, arguments: &Map<String, Value>, ordinal: u32) -> String {
-    let call = serde_json::json!([run_id, ordinal, entry.server, entry.tool.name, arguments]);
+fn idempotency_key(
+    run_id: &str,
+    server: &str,
+    tool: &str,
+    arguments: &Map<String, Value>,
+    ordinal: u32,
+) -> String {
+    let call = serde_json::json!([run_id, ordinal, server, tool, arguments]);
     agentd_base::digest::hex(call.to_string().as_bytes())
-}
-
-fn cut(text: &str) -> String {
-    let Some((end, _)) = text.char_indices().nth(OBSERVATION_CHARS) else {
-        return text.to_owned();
-    };
-    let kept = text.get(..end).unwrap_or_default();
-    format!(
-        "{kept}\n[cut here: the result has {} characters]",
-        text.chars().count()
-    )
 }

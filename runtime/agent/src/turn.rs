@@ -1,18 +1,20 @@
 //! The turn: think, call tools, observe, until the model has nothing more to call or a limit is reached. Ends in any
 //! case with a transcript that the next turn can go on from.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_base::class::{Class, Classified as _, exit};
-use agentd_llm::{CallContext, Model, ModelError, ModelReply, ModelRequest, Stop, ToolSpec, Usage};
+use agentd_llm::{CallContext, Model, ModelError, ModelReply, ModelRequest, Stop, Usage};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::prompt::{self, ServerNote};
+use crate::prompt;
 use crate::round::Round;
 use crate::router::ToolRunner;
 use crate::transcript::Transcript;
+use crate::view::View;
 
 /// What a turn may use up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,14 +36,10 @@ pub struct TurnInput {
     pub traceparent: Option<String>,
     /// The standing instruction; may be empty.
     pub instruction: String,
-    /// What the servers say about themselves.
-    pub notes: Vec<ServerNote>,
     /// The conversation so far.
     pub transcript: Transcript,
     /// What the caller says now.
     pub text: String,
-    /// What the model may call.
-    pub tools: Vec<ToolSpec>,
     /// What it may use up.
     pub limits: TurnLimits,
 }
@@ -142,11 +140,9 @@ pub async fn run(
         .checked_add(input.limits.deadline)
         .unwrap_or(began + Duration::from_secs(u32::MAX.into()));
     let mut turn = Turn {
-        request: ModelRequest {
-            system: prompt::system(&input.instruction, &input.notes),
-            messages: Vec::new(),
-            tools: input.tools,
-        },
+        request: ModelRequest::default(),
+        instruction: input.instruction,
+        view: None,
         context: CallContext {
             run_id: input.run_id,
             traceparent: input.traceparent,
@@ -185,6 +181,9 @@ pub async fn run(
 
 struct Turn {
     request: ModelRequest,
+    instruction: String,
+    /// What the request was made of.
+    view: Option<Arc<View>>,
     context: CallContext,
     limits: TurnLimits,
     transcript: Transcript,
@@ -198,6 +197,9 @@ impl Turn {
     async fn rounds(&mut self, model: &dyn Model, tools: &dyn ToolRunner, cancel: &CancellationToken) -> End {
         loop {
             if let Some(end) = self.guard(cancel) {
+                return end;
+            }
+            if let Err(end) = self.look(tools, cancel).await {
                 return end;
             }
             let reply = match self.think(model, cancel).await {
@@ -252,6 +254,23 @@ impl Turn {
             ));
         }
         None
+    }
+
+    /// Takes up what the servers offer now.
+    async fn look(&mut self, tools: &dyn ToolRunner, cancel: &CancellationToken) -> Result<(), End> {
+        let view = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(cancelled()),
+            view = tokio::time::timeout_at(self.context.deadline, tools.view()) => view,
+        };
+        let view = view.map_err(|_| late(self.limits.deadline))?;
+        let is_known = self.view.as_ref().is_some_and(|known| Arc::ptr_eq(known, &view));
+        if !is_known {
+            self.request.system = prompt::system(&self.instruction, &view.servers);
+            self.request.tools = view.tools.clone();
+            self.view = Some(view);
+        }
+        Ok(())
     }
 
     async fn think(&mut self, model: &dyn Model, cancel: &CancellationToken) -> Result<ModelReply, End> {

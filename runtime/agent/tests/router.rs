@@ -6,139 +6,48 @@
     reason = "tests fail by panicking"
 )]
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+mod desk;
 
-use agentd_agent::{Observation, Router, RunContext, Servers, ToolRunner as _};
-use agentd_config::document::McpServer;
+use agentd_agent::{Observation, ToolRunner as _};
 use agentd_llm::{Arguments, ToolCall};
-use agentd_mcp::{CallError, CallMeta, Catalogue, Tool, ToolOutcome};
-use async_trait::async_trait;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-type Seen = (String, String, Map<String, Value>, CallMeta);
-
-#[derive(Default)]
-struct Scripted {
-    seen: Mutex<Vec<Seen>>,
-}
-
-#[async_trait]
-impl Servers for Scripted {
-    async fn call(
-        &self,
-        server: &str,
-        tool: &str,
-        arguments: Map<String, Value>,
-        meta: &CallMeta,
-    ) -> Option<Result<ToolOutcome, CallError>> {
-        self.seen
-            .lock()
-            .unwrap()
-            .push((server.into(), tool.into(), arguments, meta.clone()));
-        let outcome = |text: &str, is_error, structured| {
-            Some(Ok(ToolOutcome {
-                text: text.into(),
-                is_error,
-                structured,
-            }))
-        };
-        match tool {
-            "text" => outcome("22 °C", false, None),
-            "structured" => outcome("22 °C", false, Some(json!({"temperature": 22}))),
-            "failing" => outcome("file not found", true, None),
-            "long" => outcome(&"ä".repeat(100_001), false, None),
-            "timeout" => Some(Err(CallError::Timeout(Duration::from_secs(60)))),
-            "protocol" => Some(Err(CallError::Protocol {
-                code: -32602,
-                message: "bad params".into(),
-            })),
-            _ => None,
-        }
-    }
-}
-
-const TOOLS: [&str; 7] = [
-    "text",
-    "structured",
-    "failing",
-    "long",
-    "timeout",
-    "protocol",
-    "gone",
-];
-
-fn router() -> (Router, Arc<Scripted>) {
-    let server = McpServer {
-        name: "wx".into(),
-        endpoint: "https://wx.example/mcp".into(),
-        ns: Some("weather".into()),
-        ..McpServer::default()
-    };
-    let tools: Vec<Tool> = TOOLS
-        .map(|name| Tool {
-            name: name.into(),
-            description: Some(format!("{name}\u{7}\n{}", "x".repeat(2000))),
-            input_schema: serde_json::from_value(json!({"type": "object"})).unwrap(),
-            ..Tool::default()
-        })
-        .into();
-    let catalogue = Catalogue::build([(&server, tools.as_slice())]);
-    let servers = Arc::new(Scripted::default());
-    let context = RunContext {
-        run_id: "run-1".into(),
-        instance: "triage".into(),
-        traceparent: Some("00-x".into()),
-    };
-    (
-        Router::new(Arc::new(catalogue), servers.clone(), context),
-        servers,
-    )
-}
-
-fn call(name: &str, arguments: Value) -> ToolCall {
-    let arguments = Arguments::Object(serde_json::from_value(arguments).unwrap());
-    ToolCall {
-        id: "a".into(),
-        name: name.into(),
-        arguments,
-    }
-}
+use desk::{Desk, TOOLS, call, server};
 
 async fn observe(name: &str) -> Observation {
-    router().0.call(&call(name, json!({})), 0).await
+    let desk = Desk::new(vec![server("wx", Some("weather"), &TOOLS)]);
+    desk.call(name, json!({})).await
 }
 
 #[tokio::test]
-async fn a_call_reaches_its_server_with_its_metadata() {
-    let (router, servers) = router();
-    let observation = router
+async fn m20_every_call_carries_its_meta() {
+    let desk = Desk::new(vec![server("wx", Some("weather"), &TOOLS)]);
+    desk.router.view().await;
+    let seen = desk
+        .router
         .call(&call("weather_text", json!({"city": "NYC"})), 3)
         .await;
-    assert_eq!(
-        observation,
-        Observation {
-            text: "22 °C".into(),
-            is_error: false
-        }
-    );
-    let (server, tool, arguments, meta) = servers.seen.lock().unwrap().pop().unwrap();
+    assert_eq!(seen, Observation::result("22 °C"));
+    let (server, tool, arguments, meta) = desk.servers.seen();
     assert_eq!((server.as_str(), tool.as_str()), ("wx", "text"));
-    assert_eq!(Value::Object(arguments), json!({"city": "NYC"}));
+    assert_eq!(arguments, json!({"city": "NYC"}));
     assert_eq!(
-        (meta.run_id.as_str(), meta.instance.as_str()),
-        ("run-1", "triage")
+        (
+            meta.run_id.as_str(),
+            meta.instance.as_str(),
+            meta.traceparent.as_deref()
+        ),
+        ("run-1", "triage", Some("00-x"))
     );
-    assert_eq!(meta.traceparent.as_deref(), Some("00-x"));
 }
 
 #[tokio::test]
 async fn the_idempotency_key_is_of_the_call_and_not_of_the_attempt() {
     let key = async |arguments: Value, ordinal: u32| {
-        let (router, servers) = router();
-        router.call(&call("weather_text", arguments), ordinal).await;
-        let seen = servers.seen.lock().unwrap().pop().unwrap();
-        seen.3.idempotency_key
+        let desk = Desk::new(vec![server("wx", Some("weather"), &TOOLS)]);
+        desk.router.view().await;
+        desk.router.call(&call("weather_text", arguments), ordinal).await;
+        desk.servers.seen().3.idempotency_key
     };
     let first = key(json!({"a": 1}), 0).await;
     assert_eq!(first, key(json!({"a": 1}), 0).await, "again");
@@ -151,7 +60,7 @@ async fn the_idempotency_key_is_of_the_call_and_not_of_the_attempt() {
 }
 
 #[tokio::test]
-async fn results_and_faults_are_told() {
+async fn m21_a_failure_of_a_tool_is_an_observation_and_an_error_of_its_server_is_told_by_us() {
     for (name, text) in [
         ("weather_structured", r#"{"temperature":22}"#),
         ("weather_failing", "ERROR: file not found"),
@@ -160,13 +69,21 @@ async fn results_and_faults_are_told() {
             "ERROR: weather.timeout gave no result: the call took longer than 60s and was cancelled; it may have been carried out",
         ),
         (
-            "weather_protocol",
-            "ERROR: weather.protocol was not carried out: the server answered with error -32602: bad params",
+            "weather_params",
+            "ERROR: weather.params was not carried out: the server answered with error -32602: bad params",
+        ),
+        (
+            "weather_crash",
+            "ERROR: weather.crash gave no result: its server failed (error -32603); it may have been carried out",
+        ),
+        (
+            "weather_refused",
+            "ERROR: weather.refused was not carried out: its server cannot take this call (error -32042)",
         ),
         ("weather_gone", "ERROR: server wx is not connected now; try later"),
         (
             "rm",
-            "ERROR: there is no tool rm; use one of those you were given",
+            "ERROR: there is no tool rm now; use one of those you were given last",
         ),
         ("weather.text", "22 °C"),
     ] {
@@ -181,32 +98,85 @@ async fn results_and_faults_are_told() {
 
 #[tokio::test]
 async fn arguments_that_are_no_object_reach_no_server() {
-    let (router, servers) = router();
-    let arguments = Arguments::Invalid("{\"a\": \u{7}".into());
+    let desk = Desk::new(vec![server("wx", Some("weather"), &TOOLS)]);
+    desk.router.view().await;
     let wish = ToolCall {
         id: "a".into(),
         name: "weather_text".into(),
-        arguments,
+        arguments: Arguments::Invalid("{\"a\": \u{7}".into()),
     };
     assert_eq!(
-        router.call(&wish, 0).await,
+        desk.router.call(&wish, 0).await,
         Observation::error("the arguments are not a JSON object: {\"a\":  ")
     );
-    assert!(servers.seen.lock().unwrap().is_empty());
+    assert!(desk.servers.is_untouched());
 }
 
 #[tokio::test]
-async fn a_long_result_is_cut_and_says_so() {
-    let text = observe("weather_long").await.text;
-    assert!(text.ends_with("ä\n[cut here: the result has 100001 characters]"));
-    assert_eq!(text.chars().filter(|c| *c == 'ä').count(), 100_000);
+async fn m09_two_servers_with_a_tool_of_one_name() {
+    let desk = Desk::new(vec![
+        server("a", None, &["text"]),
+        server("b", None, &["text", "gone"]),
+    ]);
+    let names: Vec<String> = desk
+        .router
+        .view()
+        .await
+        .tools
+        .iter()
+        .map(|spec| spec.name.clone())
+        .collect();
+    assert_eq!(names, ["a_text", "b_text", "gone"]);
+    for name in ["a", "b"] {
+        desk.call(&format!("{name}_text"), json!({})).await;
+        assert_eq!(desk.servers.seen().0, name);
+    }
+    assert!(desk.call("text", json!({})).await.is_error);
 }
 
-#[test]
-fn tools_are_offered_by_their_provider_names_with_bounded_descriptions() {
-    let specs = router().0.specs();
-    assert_eq!(specs.len(), TOOLS.len());
-    let text = specs.iter().find(|spec| spec.name == "weather_text").unwrap();
+#[tokio::test]
+async fn m01_without_servers_there_is_no_tool_at_all() {
+    let desk = Desk::new(vec![]);
+    let view = desk.router.view().await;
+    assert!(view.tools.is_empty() && view.servers.is_empty(), "{view:?}");
+    for name in ["resource_read", "resource.read", "exec", "text"] {
+        let seen = desk.call(name, json!({"uri": "file:///a"})).await;
+        assert!(seen.text.contains("there is no tool"), "{seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn m23_a_description_is_bounded_and_never_an_instruction() {
+    let desk = Desk::new(vec![server("wx", Some("weather"), &TOOLS)]);
+    let view = desk.router.view().await;
+    assert_eq!(view.tools.len(), TOOLS.len());
+    let text = view
+        .tools
+        .iter()
+        .find(|spec| spec.name == "weather_text")
+        .unwrap();
     assert!(text.description.starts_with("text\nxxx"));
     assert_eq!(text.description.chars().count(), 1024);
+    // It stands with its tool and nowhere else.
+    assert!(!view.servers.contains("xxx"));
+}
+
+#[tokio::test]
+async fn m24_a_tool_that_is_removed_is_no_longer_given_and_a_call_of_it_is_an_observation() {
+    let desk = Desk::new(vec![server("wx", None, &["text", "failing"])]);
+    let first = desk.router.view().await;
+    assert!(
+        std::sync::Arc::ptr_eq(&first, &desk.router.view().await),
+        "nothing changed"
+    );
+    desk.servers.change(vec![server("wx", None, &["failing"])]);
+    // What the model was given in this round still stands.
+    assert_eq!(desk.router.call(&call("text", json!({})), 0).await.text, "22 °C");
+    let second = desk.router.view().await;
+    assert_eq!(second.tools.len(), 1);
+    let seen = desk.router.call(&call("text", json!({})), 1).await;
+    assert_eq!(
+        seen,
+        Observation::error("there is no tool text now; use one of those you were given last")
+    );
 }

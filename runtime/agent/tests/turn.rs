@@ -7,11 +7,11 @@
 )]
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agentd_agent::{
-    Observation, ServerNote, Status, ToolRunner, Transcript, TurnInput, TurnLimits, TurnOutcome, turn,
+    Observation, Status, ToolRunner, Transcript, TurnInput, TurnLimits, TurnOutcome, View, turn,
 };
 use agentd_base::class::exit;
 use agentd_llm::{
@@ -41,20 +41,45 @@ impl Model for Scripted {
     }
 }
 
-/// Echoes the name; `slow` hangs, `fail` fails, `cancel` cancels the turn while it runs.
+/// Echoes the name; `slow` hangs, `fail` fails, `cancel` cancels the turn while it runs, `change` puts another tool in
+/// the place of the first.
 #[derive(Default)]
 struct Tools {
     called: Mutex<Vec<(String, u32)>>,
     cancel: CancellationToken,
+    view: Mutex<Option<Arc<View>>>,
+}
+
+fn view(tool: &str) -> Arc<View> {
+    Arc::new(View {
+        servers: format!("About {tool}."),
+        tools: vec![ToolSpec {
+            name: tool.into(),
+            description: "x".into(),
+            input_schema: Map::new(),
+        }],
+    })
 }
 
 #[async_trait]
 impl ToolRunner for Tools {
+    async fn view(&self) -> Arc<View> {
+        self.view
+            .lock()
+            .unwrap()
+            .get_or_insert_with(|| view("one"))
+            .clone()
+    }
+
     async fn call(&self, call: &ToolCall, ordinal: u32) -> Observation {
         self.called.lock().unwrap().push((call.name.clone(), ordinal));
         match call.name.as_str() {
             "slow" => std::future::pending().await,
             "fail" => Observation::error("it broke"),
+            "change" => {
+                *self.view.lock().unwrap() = Some(view("two"));
+                Observation::result("changed")
+            }
             "cancel" => {
                 self.cancel.cancel();
                 std::future::pending().await
@@ -93,17 +118,8 @@ fn input() -> TurnInput {
         run_id: "r".into(),
         traceparent: None,
         instruction: "Be kind.".into(),
-        notes: vec![ServerNote {
-            server: "fs".into(),
-            text: "Paths are absolute.".into(),
-        }],
         transcript: Transcript::default(),
         text: "go".into(),
-        tools: vec![ToolSpec {
-            name: "one".into(),
-            description: "x".into(),
-            input_schema: Map::new(),
-        }],
         limits: TurnLimits {
             steps: 500,
             tokens: 1_000_000,
@@ -163,12 +179,7 @@ async fn one_answer() {
         (1, 0, 15)
     );
     assert_eq!(ran.outcome.reason, None);
-    assert!(
-        ran.asked[0].system.starts_with("Be kind.\n\n"),
-        "{}",
-        ran.asked[0].system
-    );
-    assert!(ran.asked[0].system.contains("## fs\n\n> Paths are absolute."));
+    assert_eq!(ran.asked[0].system, "Be kind.\n\nAbout one.");
     assert_eq!(ran.asked[0].messages, [Message::User("go".into())]);
     assert_eq!(ran.asked[0].tools.len(), 1);
 }
@@ -205,6 +216,21 @@ async fn tools_are_carried_out_in_order_and_observed() {
         ])
     );
     assert_eq!(ran.asked[2].messages.len(), 5);
+}
+
+#[tokio::test]
+async fn m24_what_the_servers_offer_is_taken_up_before_each_round() {
+    let ran = run(input(), vec![calls(&["one"]), calls(&["change"]), says("done")]).await;
+    let asked: Vec<(&str, &str)> = ran
+        .asked
+        .iter()
+        .map(|request| (request.system.as_str(), request.tools[0].name.as_str()))
+        .collect();
+    let (one, two) = (
+        ("Be kind.\n\nAbout one.", "one"),
+        ("Be kind.\n\nAbout two.", "two"),
+    );
+    assert_eq!(asked, [one, one, two]);
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 //! model. Start order: configuration, store, identity, MCP connections, A2A, admin port, reports. In service mode
 //! nothing waits for a network: a pod without an issuer, a model or a server is up and says what is missing.
 
+pub mod asking;
+mod briefing;
 pub mod lanes;
 pub mod one_shot;
 pub mod record;
@@ -172,6 +174,7 @@ impl Foundation {
             identity: source,
             servers: servers.view(),
             suspects: suspected,
+            human: None,
             metrics: metrics.clone(),
         });
         Ok(Self {

@@ -6,20 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_agent::Status;
-use agentd_base::report::ServerState;
-use agentd_identity::{IdentitySource, Snapshot as IdentitySnapshot};
-use agentd_mcp::ServersView;
+use agentd_identity::IdentitySource;
+use agentd_mcp::{Answer, ServersView};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::asking::{Asked, Human, Questions};
 use super::settings::{Settings, SettingsWatch, current};
 use crate::logging::AUDIT;
 use crate::metrics::Metrics;
-use crate::worker::frame::{
-    Configure, FrameError, FromWorker, IdentityMaterial, Reachable, SecretPem, ToWorker, ToolCalled,
-    ToolOutcome, Turn, TurnResult,
-};
+use crate::worker::frame::{FrameError, FromWorker, ToWorker, ToolCalled, ToolOutcome, TurnResult};
 use crate::worker::pool::{Pool, Warm};
 use crate::worker::process::{ASK, Incoming};
 
@@ -78,6 +75,8 @@ pub struct TurnRunner {
     pub servers: watch::Receiver<Arc<ServersView>>,
     /// Gets the names of servers that failed in a turn: some can only be noticed so.
     pub suspects: mpsc::Sender<String>,
+    /// Who answers the questions of servers; without anybody they are cancelled.
+    pub human: Option<Arc<dyn Human>>,
     /// Counters.
     pub metrics: Metrics,
 }
@@ -112,12 +111,17 @@ impl TurnRunner {
             Ok(warm) => warm,
             Err(reason) => return broken(reason),
         };
-        let limit = settings.document.limits.run.deadline() + DEADLINE_GRACE;
-        let mut tool_calls = 0;
-        match self
-            .follow(&mut warm, &run_id, limit, stop, &mut tool_calls)
-            .await
-        {
+        let mut followed = Followed {
+            run_id,
+            conversation: conversation.clone(),
+            limit: settings.document.limits.run.deadline() + DEADLINE_GRACE,
+            tool_calls: 0,
+            questions: Questions::new(self.human.clone()),
+        };
+        let ended = self.follow(&mut warm, &mut followed, stop).await;
+        let tool_calls = followed.tool_calls;
+        drop(followed);
+        match ended {
             Ok(result) => {
                 if warm.worker.is_alive() {
                     self.pool.park(conversation, warm);
@@ -168,60 +172,14 @@ impl TurnRunner {
         }
     }
 
-    /// Tells the worker what has changed since its last turn, then the turn.
-    async fn prepare(
-        &self,
-        warm: &mut Warm,
-        settings: &Settings,
-        input: TurnInput,
-    ) -> Result<(), FrameError> {
-        if warm.generation != Some(settings.generation) {
-            let configure = Configure {
-                generation: settings.generation,
-                document: settings.document.clone(),
-                parent: std::process::id(),
-            };
-            warm.worker
-                .send(&ToWorker::Configure(Box::new(configure)))
-                .await?;
-            warm.generation = Some(settings.generation);
-        }
-        let seen = warm.identity.as_ref();
-        if seen.is_none_or(|seen| seen.has_changed().unwrap_or(false)) {
-            self.send_identity(warm).await?;
-        }
-        let turn = Turn {
-            run_id: input.run_id,
-            instance: self.instance.clone(),
-            transcript: input.transcript,
-            text: input.text,
-            servers: reachable(&self.servers.borrow()),
-        };
-        warm.worker.send(&ToWorker::Turn(Box::new(turn))).await
-    }
-
-    /// The identity of now, whatever the worker has.
-    async fn send_identity(&self, warm: &mut Warm) -> Result<(), FrameError> {
-        let Some(source) = &self.identity else {
-            return Ok(());
-        };
-        let receiver = warm.identity.get_or_insert_with(|| source.subscribe());
-        let snapshot = receiver.borrow_and_update().clone();
-        warm.worker
-            .send(&ToWorker::Identity(material(source, &snapshot)))
-            .await
-    }
-
     /// Reads what the worker says until its result, its end, or the end of patience.
     async fn follow(
         &self,
         warm: &mut Warm,
-        run_id: &str,
-        limit: Duration,
+        turn: &mut Followed,
         stop: &CancellationToken,
-        tool_calls: &mut u64,
     ) -> Result<Box<TurnResult>, Lost> {
-        let deadline = tokio::time::sleep(limit);
+        let deadline = tokio::time::sleep(turn.limit);
         tokio::pin!(deadline);
         let mut asked: Option<Status> = None;
         loop {
@@ -233,27 +191,32 @@ impl TurnRunner {
             };
             tokio::select! {
                 incoming = warm.worker.next() => match incoming {
-                    Some(Incoming::Frame(FromWorker::Done(result))) if result.run_id == run_id => {
+                    Some(Incoming::Frame(FromWorker::Done(result))) if result.run_id == turn.run_id => {
                         return Ok(named(result, asked));
                     }
-                    Some(Incoming::Frame(frame)) => self.note(frame, tool_calls),
+                    Some(Incoming::Frame(frame)) => {
+                        if let Some((id, answer)) = self.note(frame, turn) {
+                            answered(warm, id, answer).await;
+                        }
+                    }
                     Some(Incoming::Exited(exit)) => return Err(Lost::Ended(exit.describe())),
                     None => return Err(Lost::Ended("the worker process is gone".to_owned())),
                 },
+                (id, answer) = turn.questions.next() => answered(warm, id, answer).await,
                 true = rotated => {
                     // A worker that cannot be told is about to say how it ended.
                     let _ = self.send_identity(warm).await;
                 }
                 () = stop.cancelled(), if asked.is_none() => {
                     asked = Some(Status::Cancelled);
-                    self.ask(warm, run_id, &mut deadline).await;
+                    self.ask(warm, turn, &mut deadline).await;
                 }
                 () = &mut deadline => match asked {
                     None => {
                         asked = Some(Status::Deadline);
-                        self.ask(warm, run_id, &mut deadline).await;
+                        self.ask(warm, turn, &mut deadline).await;
                     }
-                    Some(status) => return Err(Lost::Stuck(forced(status, run_id, *tool_calls))),
+                    Some(status) => return Err(Lost::Stuck(forced(status, &turn.run_id, turn.tool_calls))),
                 },
             }
         }
@@ -262,22 +225,25 @@ impl TurnRunner {
     async fn ask(
         &self,
         warm: &mut Warm,
-        run_id: &str,
+        turn: &mut Followed,
         deadline: &mut std::pin::Pin<&mut tokio::time::Sleep>,
     ) {
+        // The worker cancels what its servers asked together with the turn.
+        turn.questions.close();
         let _ = warm
             .worker
             .send(&ToWorker::Cancel {
-                run_id: run_id.to_owned(),
+                run_id: turn.run_id.clone(),
             })
             .await;
         deadline.as_mut().reset(tokio::time::Instant::now() + ASK);
     }
 
-    fn note(&self, frame: FromWorker, tool_calls: &mut u64) {
+    /// Takes note of a frame; the answer to a question that has one at once.
+    fn note(&self, frame: FromWorker, turn: &mut Followed) -> Option<(u64, Answer)> {
         match frame {
             FromWorker::ToolCalled(call) => {
-                *tool_calls += 1;
+                turn.tool_calls += 1;
                 self.metrics.tool(&call);
                 audit(&self.instance, &call);
                 if call.outcome == ToolOutcome::Unavailable {
@@ -286,9 +252,19 @@ impl TurnRunner {
             }
             FromWorker::ModelCalled(call) => self.metrics.model(&call),
             FromWorker::ServerFailed { server } => self.suspect(server),
+            FromWorker::Ask { run_id, id, question } => {
+                let asked = Asked {
+                    run_id,
+                    conversation: turn.conversation.clone(),
+                    question,
+                };
+                return turn.questions.ask(id, asked).map(|answer| (id, answer));
+            }
+            FromWorker::Withdraw { id } => turn.questions.withdraw(id),
             // Of a turn before this one, which was given up.
             FromWorker::Done(_) => {}
         }
+        None
     }
 
     fn suspect(&self, server: String) {
@@ -314,6 +290,31 @@ impl TurnRunner {
                 otherwise
             }
         }
+    }
+}
+
+/// A turn that a worker runs.
+struct Followed {
+    run_id: String,
+    conversation: String,
+    limit: Duration,
+    /// Tool calls that have ended.
+    tool_calls: u64,
+    questions: Questions,
+}
+
+/// Gives the worker what a person said. What does not go into a frame is no answer.
+async fn answered(warm: &mut Warm, id: u64, answer: Answer) {
+    let how = match &answer {
+        Answer::Accept(_) => "accept",
+        Answer::Decline => "decline",
+        Answer::Cancel => "cancel",
+    };
+    tracing::info!(event = "human.answered", answer = how);
+    if warm.worker.send(&ToWorker::Answer { id, answer }).await.is_err() {
+        let answer = Answer::Cancel;
+        // A worker that cannot be told is about to say how it ended.
+        let _ = warm.worker.send(&ToWorker::Answer { id, answer }).await;
     }
 }
 
@@ -364,28 +365,4 @@ fn audit(instance: &str, call: &ToolCalled) {
         outcome = call.outcome.label(),
         dur_ms = call.millis,
     );
-}
-
-/// The servers that a worker may dial now.
-fn reachable(view: &ServersView) -> Vec<Reachable> {
-    let connected = view
-        .servers
-        .iter()
-        .filter(|server| server.state == ServerState::Connected);
-    connected
-        .map(|server| Reachable {
-            name: server.server.name.clone(),
-            era: server.era,
-        })
-        .collect()
-}
-
-fn material(source: &IdentitySource, snapshot: &IdentitySnapshot) -> IdentityMaterial {
-    let svid = snapshot.svid.as_ref();
-    IdentityMaterial {
-        trust_domain: source.trust_domain().to_string(),
-        bundle: snapshot.bundle.as_ref().map(|bundle| bundle.to_pem()),
-        certificates: svid.map(|svid| svid.chain_pem()),
-        key: svid.map(|svid| SecretPem::new(svid.key_pem().to_string())),
-    }
 }

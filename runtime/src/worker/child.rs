@@ -3,6 +3,7 @@
 
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream as StdUnixStream;
+use std::sync::Arc;
 
 use agentd_base::class::exit;
 use agentd_base::clock;
@@ -15,10 +16,11 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::asking::Asker;
 use super::frame::{
     Configure, FrameError, FrameReader, FrameWriter, FromWorker, IdentityMaterial, ToWorker, Turn,
 };
-use super::turn::{Workshop, fault};
+use super::turn::{Workshop, fault, without_transcript};
 use crate::logging;
 
 /// Frames that wait to be written; a turn that is faster than the supervisor waits.
@@ -43,12 +45,14 @@ pub async fn main() -> u8 {
     };
     let (frames, queue) = mpsc::channel(FRAMES);
     let writing = tokio::spawn(write_frames(FrameWriter::new(write), queue));
+    let asker = Arc::new(Asker::new(&frames));
     let mut child = Child {
         frames,
         level,
         configure: None,
         outbound: Outbound::default(),
-        workshop: Workshop::default(),
+        workshop: Workshop::new(asker.clone()),
+        asker,
     };
     let ended = child.serve(FrameReader::new(read)).await;
     let Child { frames, workshop, .. } = child;
@@ -78,15 +82,18 @@ async fn write_frames<W: tokio::io::AsyncWrite + Unpin>(
     mut queue: mpsc::Receiver<FromWorker>,
 ) {
     while let Some(frame) = queue.recv().await {
-        if let Err(error) = writer.send(&frame).await {
-            // A result that is too long must still be an answer.
-            let FromWorker::Done(result) = frame else { return };
-            let answer = FromWorker::Done(Box::new(fault(
-                &result.run_id,
-                format!("the result is lost: {error}"),
-            )));
-            if writer.send(&answer).await.is_err() {
-                return;
+        let Err(error) = writer.send(&frame).await else {
+            continue;
+        };
+        // A result that is too much for a frame must still be an answer.
+        let FromWorker::Done(result) = frame else { return };
+        let why = error.to_string();
+        for less in [
+            without_transcript(&result, &why),
+            fault(&result.run_id, format!("the result is lost: {why}")),
+        ] {
+            if writer.send(&FromWorker::Done(Box::new(less))).await.is_ok() {
+                break;
             }
         }
     }
@@ -99,6 +106,7 @@ struct Child {
     configure: Option<Configure>,
     outbound: Outbound,
     workshop: Workshop,
+    asker: Arc<Asker>,
 }
 
 impl Child {
@@ -120,7 +128,7 @@ impl Child {
                     }
                 }
                 // Of a turn that has ended.
-                ToWorker::Cancel { .. } => {}
+                ToWorker::Cancel { .. } | ToWorker::Answer { .. } => {}
             }
         }
         Ok(())
@@ -160,9 +168,11 @@ impl Child {
         // It shares the identity source, so a rotation reaches the turn.
         let outbound = self.outbound.clone();
         let identity = &mut self.outbound.identity;
+        let asker = self.asker.clone();
+        let _asking = asker.turn(&run_id);
         let running = self
             .workshop
-            .run(turn, &configure.document, &outbound, &self.frames, &cancel);
+            .run(turn, &configure, &outbound, &self.frames, &cancel);
         tokio::pin!(running);
         loop {
             tokio::select! {
@@ -177,6 +187,7 @@ impl Child {
                             tracing::error!(event = "identity.svid.fail", err = problem);
                         }
                     }
+                    Some(ToWorker::Answer { id, answer }) => asker.answer(id, answer),
                     Some(ToWorker::Cancel { .. } | ToWorker::Configure(_) | ToWorker::Turn(_)) => {}
                     // The supervisor is gone: nobody waits for this turn.
                     None => return Ok(false),

@@ -1,10 +1,10 @@
 //! What supervisor and worker say to each other: JSON frames with a four-byte length before each, over a socketpair
 //! that is the worker's standard input. Guarantees: a frame that is longer than the bound or is not of these types
-//! ends the connection, never the reader's process.
+//! ends the connection, never the reader's process; a frame that its reader would refuse is refused by its writer.
 
 use agentd_agent::Status;
 use agentd_config::Document;
-use agentd_mcp::Era;
+use agentd_mcp::{Answer, Era, Question};
 use futures::{SinkExt as _, StreamExt as _};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,9 @@ use zeroize::{Zeroize, Zeroizing};
 
 /// A transcript that grew to the largest window of today's models has some 4 MiB of text; JSON escapes may double it.
 pub const FRAME_BYTES: usize = 16 * 1024 * 1024;
+
+/// Levels of objects and lists in a frame: the parser refuses one more. Frames hold structure that models and servers made.
+const FRAME_DEPTH: usize = 127;
 
 /// From the supervisor to the worker.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,6 +33,13 @@ pub enum ToWorker {
     Cancel {
         /// The turn's.
         run_id: String,
+    },
+    /// What a person said to [`FromWorker::Ask`].
+    Answer {
+        /// The question's.
+        id: u64,
+        /// The answer.
+        answer: Answer,
     },
 }
 
@@ -125,6 +135,20 @@ pub enum FromWorker {
     },
     /// A model call has ended.
     ModelCalled(ModelCalled),
+    /// A server asks a person. Answered with [`ToWorker::Answer`].
+    Ask {
+        /// The turn's.
+        run_id: String,
+        /// Unique in this worker.
+        id: u64,
+        /// What it asks.
+        question: Question,
+    },
+    /// Nobody waits for the answer any more.
+    Withdraw {
+        /// The question's.
+        id: u64,
+    },
     /// The turn has ended: the last frame about it.
     Done(Box<TurnResult>),
 }
@@ -217,9 +241,32 @@ pub enum FrameError {
         "the conversation has grown too long ({0} bytes, and at most {FRAME_BYTES} go to a worker); begin a new one"
     )]
     TooLong(usize),
+    /// It was not sent.
+    #[error("it holds a value that is nested more than {FRAME_DEPTH} levels deep")]
+    TooDeep,
     /// Not one of our frames.
     #[error("a frame between supervisor and worker cannot be understood: {0}")]
     Content(#[from] serde_json::Error),
+}
+
+/// How deep a JSON text is nested.
+fn depth(json: &[u8]) -> usize {
+    let (mut open, mut deepest) = (0_usize, 0);
+    let (mut in_text, mut escaped) = (false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' if !in_text => {
+                open += 1;
+                deepest = deepest.max(open);
+            }
+            b'}' | b']' if !in_text => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 fn codec() -> LengthDelimitedCodec {
@@ -263,11 +310,14 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     /// Writes one frame. Not cancel safe: a writer whose `send` was dropped must not be used again.
     ///
     /// # Errors
-    /// See [`FrameError`]. A frame that is too long is refused before a byte of it is written.
+    /// See [`FrameError`]. A frame that is too long or too deep is refused before a byte of it is written.
     pub async fn send<T: Serialize>(&mut self, frame: &T) -> Result<(), FrameError> {
         let bytes = Zeroizing::new(serde_json::to_vec(frame)?);
         if bytes.len() > FRAME_BYTES {
             return Err(FrameError::TooLong(bytes.len()));
+        }
+        if depth(&bytes) > FRAME_DEPTH {
+            return Err(FrameError::TooDeep);
         }
         Ok(self.0.send(bytes::Bytes::copy_from_slice(&bytes)).await?)
     }
@@ -340,6 +390,31 @@ mod tests {
             .unwrap_err();
         assert!(matches!(error, FrameError::TooLong(_)), "{error}");
         assert!(error.to_string().contains("begin a new one"), "{error}");
+    }
+
+    /// Whatever a model or a server nests: what the writer takes, the reader reads.
+    #[tokio::test]
+    async fn a_frame_that_cannot_be_read_is_refused_by_its_writer() {
+        for levels in [1, 100, 120, 124, 125, 126, 127, 128, 500] {
+            let (here, there) = tokio::io::duplex(64 * 1024);
+            let nested = (0..levels).fold(serde_json::json!("]}\\\"{["), |inner, _| {
+                serde_json::json!([inner])
+            });
+            let FromWorker::Done(mut done) = result("x") else {
+                panic!()
+            };
+            done.transcript = nested.clone();
+            let sent = FrameWriter::new(here).send(&FromWorker::Done(done)).await;
+            if levels > FRAME_DEPTH - 1 {
+                assert!(matches!(sent, Err(FrameError::TooDeep)), "{levels}");
+                continue;
+            }
+            sent.unwrap();
+            match FrameReader::new(there).next().await.unwrap() {
+                Some(FromWorker::Done(done)) => assert_eq!(done.transcript, nested, "{levels}"),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     #[test]

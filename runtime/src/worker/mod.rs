@@ -1,8 +1,11 @@
 //! Worker processes, both ends. A worker runs the turns of one conversation, one at a time, holds its own MCP
 //! connections and model clients, and stays warm between turns. It never touches the store.
 
+pub mod asking;
+pub mod audited;
 pub mod child;
 pub mod frame;
+pub mod listing;
 pub mod models;
 pub mod pool;
 pub mod process;

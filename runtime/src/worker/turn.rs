@@ -1,36 +1,45 @@
 //! One turn in the worker: what the agent crate needs, put together from the frame, the configuration and what the
-//! worker holds; and its outcome as a frame. The supervisor hears of every tool call as it ends.
+//! worker holds; and its outcome as a frame.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use agentd_agent::turn::run as run_turn;
 use agentd_agent::{
-    Router, RunContext, ServerNote, Servers, Status, Transcript, TurnInput, TurnLimits, TurnOutcome,
+    Holder, Kept, Router, RunContext, Status, Transcript, TurnInput, TurnLimits, TurnOutcome,
 };
 use agentd_config::Document;
 use agentd_llm::Failover;
-use agentd_mcp::{CallError, CallMeta, Connection, Outbound};
-use async_trait::async_trait;
-use serde_json::{Map, Value};
+use agentd_mcp::Outbound;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::frame::{FromWorker, ToolCalled, ToolOutcome, Turn, TurnResult};
+use super::asking::Asker;
+use super::audited::Audited;
+use super::frame::{Configure, FromWorker, Turn, TurnResult};
 use super::models::{self, Counted};
 use super::toolbox::Toolbox;
 
 /// What a worker keeps warm from turn to turn.
-#[derive(Default)]
 pub struct Workshop {
-    /// Connections and catalogue.
+    /// Connections.
     pub toolbox: Toolbox,
+    /// Results that were too long for the model.
+    kept: Arc<Kept>,
     /// The model's clients, of the configuration they were made for.
     model: Option<Failover>,
 }
 
 impl Workshop {
+    /// An empty one. Questions of servers go to `asker`.
+    pub fn new(asker: Arc<Asker>) -> Self {
+        Self {
+            toolbox: Toolbox::new(asker),
+            kept: Arc::default(),
+            model: None,
+        }
+    }
+
     /// Another configuration: the model's clients are made anew; connections are looked through before the next turn.
     pub fn reconfigure(&mut self) {
         self.model = None;
@@ -40,13 +49,16 @@ impl Workshop {
     pub async fn run(
         &mut self,
         turn: Turn,
-        document: &Document,
+        configure: &Configure,
         outbound: &Outbound,
         frames: &mpsc::Sender<FromWorker>,
         cancel: &CancellationToken,
     ) -> TurnResult {
+        let Configure {
+            document, generation, ..
+        } = configure;
         tokio::select! {
-            failed = self.toolbox.prepare(document, &turn.servers, outbound) => {
+            failed = self.toolbox.prepare(document, *generation, &turn.servers, outbound) => {
                 for server in failed {
                     let _ = frames.send(FromWorker::ServerFailed { server }).await;
                 }
@@ -71,36 +83,31 @@ impl Workshop {
             Err(error) => return fault(&turn.run_id, format!("the instruction cannot be read: {error}")),
         };
         let run_id = turn.run_id.clone();
-        let router = self.router(&turn, frames);
+        let router = self.router(&turn, document, frames);
         let model = Counted {
             model,
             frames: frames.clone(),
         };
-        let input = input(turn, document, instruction, self.toolbox.notes(), &router);
+        let input = input(turn, document, instruction);
         result(run_id, run_turn(input, &model, &router, cancel).await)
     }
 
-    fn router(&self, turn: &Turn, frames: &mpsc::Sender<FromWorker>) -> Router {
+    fn router(&self, turn: &Turn, document: &Document, frames: &mpsc::Sender<FromWorker>) -> Router {
         let servers = Audited {
-            connections: self.toolbox.connections(),
+            listing: self.toolbox.listing(document),
             frames: frames.clone(),
         };
         let context = RunContext {
             run_id: turn.run_id.clone(),
             instance: turn.instance.clone(),
             traceparent: Some(traceparent(&turn.run_id)),
+            holder: Holder::Root,
         };
-        Router::new(self.toolbox.catalogue(), Arc::new(servers), context)
+        Router::new(Arc::new(servers), self.kept.clone(), context)
     }
 }
 
-fn input(
-    turn: Turn,
-    document: &Document,
-    instruction: String,
-    notes: Vec<ServerNote>,
-    router: &Router,
-) -> TurnInput {
+fn input(turn: Turn, document: &Document, instruction: String) -> TurnInput {
     let loaded = Transcript::load(turn.transcript);
     for repair in loaded.repairs {
         tracing::warn!(event = "restore.context.mended", run.id = turn.run_id, "{repair}");
@@ -110,10 +117,8 @@ fn input(
         traceparent: Some(traceparent(&turn.run_id)),
         run_id: turn.run_id,
         instruction,
-        notes,
         transcript: loaded.transcript,
         text: turn.text,
-        tools: router.specs(),
         limits: TurnLimits {
             steps: limits.steps(),
             tokens: limits.tokens(),
@@ -135,6 +140,20 @@ fn result(run_id: String, outcome: TurnOutcome) -> TurnResult {
             tool_calls: outcome.tool_calls.into(),
         },
         Err(error) => fault(&run_id, format!("the transcript cannot be written: {error}")),
+    }
+}
+
+/// The same end of a turn, when its conversation is too much for a frame.
+pub fn without_transcript(result: &TurnResult, why: &str) -> TurnResult {
+    let lost = format!("what was said in this turn will not be remembered: {why}");
+    let reason = match &result.reason {
+        Some(reason) => format!("{reason}; {lost}"),
+        None => lost,
+    };
+    TurnResult {
+        transcript: Value::Null,
+        reason: Some(reason),
+        ..result.clone()
     }
 }
 
@@ -167,66 +186,6 @@ fn traceparent(run_id: &str) -> String {
     };
     let span: String = digest.chars().skip(48).collect();
     format!("00-{trace}-{span}-01")
-}
-
-/// The connections, with every call told to the supervisor: never its arguments, never its result.
-struct Audited {
-    connections: BTreeMap<String, Connection>,
-    frames: mpsc::Sender<FromWorker>,
-}
-
-#[async_trait]
-impl Servers for Audited {
-    async fn call(
-        &self,
-        server: &str,
-        tool: &str,
-        arguments: Map<String, Value>,
-        meta: &CallMeta,
-    ) -> Option<Result<agentd_mcp::ToolOutcome, CallError>> {
-        let connection = self.connections.get(server)?;
-        let called = |outcome, began: Instant| {
-            FromWorker::ToolCalled(ToolCalled {
-                run_id: meta.run_id.clone(),
-                server: server.to_owned(),
-                tool: tool.to_owned(),
-                outcome,
-                millis: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-            })
-        };
-        let began = Instant::now();
-        // A call that is given up was made all the same: it is told when this future is dropped.
-        let mut given_up = OnDrop {
-            frames: &self.frames,
-            frame: Some(called(ToolOutcome::Failed, began)),
-        };
-        let answer = connection.call(tool, arguments, meta).await;
-        given_up.frame = None;
-        let outcome = match &answer {
-            Ok(outcome) if outcome.is_error => ToolOutcome::ToolError,
-            Ok(_) => ToolOutcome::Ok,
-            Err(CallError::Unavailable(_) | CallError::Denied(_)) => ToolOutcome::Unavailable,
-            Err(_) => ToolOutcome::Failed,
-        };
-        // A supervisor that is gone counts nothing.
-        let _ = self.frames.send(called(outcome, began)).await;
-        Some(answer)
-    }
-}
-
-/// Sends its frame when it is dropped with one.
-struct OnDrop<'a> {
-    frames: &'a mpsc::Sender<FromWorker>,
-    frame: Option<FromWorker>,
-}
-
-impl Drop for OnDrop<'_> {
-    fn drop(&mut self) {
-        if let Some(frame) = self.frame.take() {
-            // A full queue loses one audit line of a cancelled call, which the result counts.
-            let _ = self.frames.try_send(frame);
-        }
-    }
 }
 
 #[cfg(test)]

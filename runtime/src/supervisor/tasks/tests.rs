@@ -52,6 +52,7 @@ async fn a_fault_of_ours_fails_its_task_and_the_conversation_goes_on() {
         identity: None,
         servers,
         suspects: mpsc::channel(1).0,
+        human: None,
         metrics: Metrics::new().unwrap(),
     };
     let tasks = Tasks::new(

@@ -1,0 +1,118 @@
+//! `resource.read`: from a URI to its server or to what we keep ourselves, and from contents to words. Whatever goes
+//! wrong is told to the model.
+
+use agentd_base::text::clip;
+use agentd_mcp::{Content, ReadError};
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Map, Value};
+
+use crate::internal::Handler;
+use crate::offer::is_own;
+use crate::prompt::bounded;
+use crate::router::{Desk, Observation, told};
+
+/// A URI that a model may ask for.
+pub(crate) const URI_CHARS: usize = 8 * 1024;
+/// In a line for the model.
+const SHOWN_CHARS: usize = 512;
+
+/// The handler.
+pub(crate) struct Read;
+
+/// Whether anything can be read.
+pub(crate) fn is_useful(desk: &Desk) -> bool {
+    !desk.kept.is_empty() || desk.offer.is_readable()
+}
+
+#[async_trait]
+impl Handler for Read {
+    async fn call(&self, arguments: Map<String, Value>, ordinal: u32, desk: &Desk) -> Observation {
+        let uri = arguments.get("uri").and_then(Value::as_str).unwrap_or_default();
+        if is_own(uri) {
+            return desk.kept.read(uri);
+        }
+        let shown = clip(uri, SHOWN_CHARS);
+        let Some(server) = desk.offer.owner(uri) else {
+            return Observation::error(format!(
+                "no server offers {shown}; read a URI that is listed, or one of a template that is"
+            ));
+        };
+        let meta = desk.meta(server, "resource.read", &arguments, ordinal);
+        match desk.servers.read(server, uri, &meta).await {
+            None => Observation::error(format!("server {server} is not connected now; try later")),
+            Some(Ok(contents)) => Observation::result(words(uri, &contents)),
+            Some(Err(ReadError::NotFound { .. })) => {
+                Observation::error(format!("server {server} has no resource {shown}"))
+            }
+            Some(Err(ReadError::Call(error))) => Observation::error(told(&shown, &error)),
+        }
+    }
+}
+
+/// Contents as a model is told: text as it is, anything else named. More than one, or one of another URI, is headed.
+fn words(uri: &str, contents: &[Content]) -> String {
+    let alone = contents.len() == 1;
+    let parts: Vec<String> = contents
+        .iter()
+        .map(|content| match content {
+            Content::Text { uri: own, text, .. } => {
+                headed(alone && own == uri, own, bounded(text, usize::MAX))
+            }
+            Content::Blob {
+                uri: own,
+                mime_type,
+                base64,
+            } => blob(alone && own == uri, own, mime_type.as_deref(), base64),
+        })
+        .collect();
+    match parts.is_empty() {
+        true => "[the resource is empty]".to_owned(),
+        false => parts.join("\n"),
+    }
+}
+
+fn headed(is_plain: bool, uri: &str, text: String) -> String {
+    if is_plain {
+        return text;
+    }
+    format!("[resource {}]\n{text}", clip(uri, SHOWN_CHARS))
+}
+
+fn blob(is_plain: bool, uri: &str, mime_type: Option<&str>, base64: &str) -> String {
+    let Ok(bytes) = BASE64_STANDARD.decode(base64) else {
+        return format!("[resource {}: what came is not base64]", clip(uri, SHOWN_CHARS));
+    };
+    if is_text(mime_type)
+        && let Ok(text) = std::str::from_utf8(&bytes)
+    {
+        return headed(is_plain, uri, bounded(text, usize::MAX));
+    }
+    format!(
+        "[resource {}: {}, {} bytes, not shown]",
+        clip(uri, SHOWN_CHARS),
+        clip(mime_type.unwrap_or("of no named type"), SHOWN_CHARS),
+        bytes.len()
+    )
+}
+
+/// Types whose bytes are meant to be read.
+fn is_text(mime_type: Option<&str>) -> bool {
+    let kind = mime_type
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default();
+    let kind = kind.trim().to_ascii_lowercase();
+    kind.starts_with("text/")
+        || [
+            "application/json",
+            "application/xml",
+            "application/yaml",
+            "application/javascript",
+        ]
+        .contains(&kind.as_str())
+        || kind.ends_with("+json")
+        || kind.ends_with("+xml")
+}

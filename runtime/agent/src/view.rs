@@ -1,0 +1,49 @@
+//! What a model is given in a round: tools and what the servers say, for every kind of turn by the same function, so
+//! that no kind can lack one. Pure.
+
+use agentd_llm::ToolSpec;
+use agentd_mcp::Entry;
+
+use crate::internal;
+use crate::prompt::{self, bounded};
+use crate::router::Desk;
+
+/// A description; providers refuse longer ones.
+const DESCRIPTION_CHARS: usize = 1024;
+
+/// See the module.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct View {
+    /// What the servers say of themselves and of their resources, for the prompt; may be empty.
+    pub servers: String,
+    /// Our tools, then those of the servers.
+    pub tools: Vec<ToolSpec>,
+}
+
+impl View {
+    /// Of what is on the desk.
+    pub(crate) fn of(desk: &Desk) -> Self {
+        let mut tools: Vec<ToolSpec> = internal::offered(desk).map(internal::Internal::spec).collect();
+        tools.extend(desk.offer.catalogue.entries().iter().map(spec));
+        Self {
+            servers: prompt::servers(&desk.offer),
+            tools,
+        }
+    }
+
+    /// Whether it still says which of our tools are useful, with the same offer on the desk.
+    pub(crate) fn is_of(&self, desk: &Desk) -> bool {
+        internal::offered(desk).count() + desk.offer.catalogue.entries().len() == self.tools.len()
+    }
+}
+
+fn spec(entry: &Entry) -> ToolSpec {
+    ToolSpec {
+        name: entry.provider.clone(),
+        description: bounded(
+            entry.tool.description.as_deref().unwrap_or_default(),
+            DESCRIPTION_CHARS,
+        ),
+        input_schema: entry.tool.input_schema.clone(),
+    }
+}

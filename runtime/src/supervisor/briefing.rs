@@ -1,0 +1,81 @@
+//! What a worker is told before and during a turn: the configuration and the identity where they have changed, then the
+//! turn.
+
+use agentd_base::report::ServerState;
+use agentd_identity::{IdentitySource, Snapshot as IdentitySnapshot};
+use agentd_mcp::ServersView;
+
+use super::settings::Settings;
+use super::turns::{TurnInput, TurnRunner};
+use crate::worker::frame::{Configure, FrameError, IdentityMaterial, Reachable, SecretPem, ToWorker, Turn};
+use crate::worker::pool::Warm;
+
+impl TurnRunner {
+    /// Tells the worker what has changed since its last turn, then the turn.
+    pub(super) async fn prepare(
+        &self,
+        warm: &mut Warm,
+        settings: &Settings,
+        input: TurnInput,
+    ) -> Result<(), FrameError> {
+        if warm.generation != Some(settings.generation) {
+            let configure = Configure {
+                generation: settings.generation,
+                document: settings.document.clone(),
+                parent: std::process::id(),
+            };
+            warm.worker
+                .send(&ToWorker::Configure(Box::new(configure)))
+                .await?;
+            warm.generation = Some(settings.generation);
+        }
+        let seen = warm.identity.as_ref();
+        if seen.is_none_or(|seen| seen.has_changed().unwrap_or(false)) {
+            self.send_identity(warm).await?;
+        }
+        let turn = Turn {
+            run_id: input.run_id,
+            instance: self.instance.clone(),
+            transcript: input.transcript,
+            text: input.text,
+            servers: reachable(&self.servers.borrow()),
+        };
+        warm.worker.send(&ToWorker::Turn(Box::new(turn))).await
+    }
+
+    /// The identity of now, whatever the worker has.
+    pub(super) async fn send_identity(&self, warm: &mut Warm) -> Result<(), FrameError> {
+        let Some(source) = &self.identity else {
+            return Ok(());
+        };
+        let receiver = warm.identity.get_or_insert_with(|| source.subscribe());
+        let snapshot = receiver.borrow_and_update().clone();
+        warm.worker
+            .send(&ToWorker::Identity(material(source, &snapshot)))
+            .await
+    }
+}
+
+/// The servers that a worker may dial now.
+fn reachable(view: &ServersView) -> Vec<Reachable> {
+    let connected = view
+        .servers
+        .iter()
+        .filter(|server| server.state == ServerState::Connected);
+    connected
+        .map(|server| Reachable {
+            name: server.server.name.clone(),
+            era: server.era,
+        })
+        .collect()
+}
+
+fn material(source: &IdentitySource, snapshot: &IdentitySnapshot) -> IdentityMaterial {
+    let svid = snapshot.svid.as_ref();
+    IdentityMaterial {
+        trust_domain: source.trust_domain().to_string(),
+        bundle: snapshot.bundle.as_ref().map(|bundle| bundle.to_pem()),
+        certificates: svid.map(|svid| svid.chain_pem()),
+        key: svid.map(|svid| SecretPem::new(svid.key_pem().to_string())),
+    }
+}

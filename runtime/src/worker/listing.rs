@@ -1,0 +1,194 @@
+//! One server that a worker is connected to, with what it listed. Lists are asked for again when the server says that
+//! they have changed, at most once for however many times it says so.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use agentd_agent::{Offer, ServerOffer};
+use agentd_config::document::McpServer;
+use agentd_mcp::{
+    Catalogue, ConnectError, Connection, Hooks, Kind, Outbound, Resource, ResourceTemplate, Tool,
+};
+use futures::future::join_all;
+
+use super::frame::Reachable;
+
+/// A server that is connected.
+pub struct Held {
+    /// Its entry in the document.
+    pub server: McpServer,
+    /// The connection.
+    pub connection: Connection,
+    lists: Mutex<Lists>,
+}
+
+/// What the server listed last, and how often it had said by then that it would list something else.
+#[derive(Default)]
+struct Lists {
+    tools: Vec<Tool>,
+    resources: Vec<Resource>,
+    templates: Vec<ResourceTemplate>,
+    tools_said: u64,
+    resources_said: u64,
+}
+
+impl Held {
+    /// Dials, shakes hands and asks for the lists.
+    pub async fn open(
+        server: &McpServer,
+        timeout: Option<Duration>,
+        reachable: &Reachable,
+        outbound: &Outbound,
+        hooks: Hooks,
+    ) -> Result<Self, ConnectError> {
+        let kind = Kind::Worker { era: reachable.era };
+        let connection = Connection::open(server, timeout, kind, outbound, hooks).await?;
+        let held = Self {
+            server: server.clone(),
+            connection,
+            lists: Mutex::default(),
+        };
+        let (tools, ()) = tokio::join!(held.list_tools(), held.list_resources());
+        tools.map(|_| held)
+    }
+
+    /// Asks for the tools again; what it listed before stands where that fails. True when they are others now.
+    pub async fn refresh_tools(&self) -> bool {
+        match self.list_tools().await {
+            Ok(changed) => {
+                if changed {
+                    let tools = self.lists().tools.len();
+                    tracing::info!(
+                        event = "mcp.tools_refreshed",
+                        mcp.server = self.server.name,
+                        tools
+                    );
+                }
+                changed
+            }
+            Err(error) => {
+                tracing::warn!(event = "mcp.tools_refresh_failed", mcp.server = self.server.name, err = %error);
+                false
+            }
+        }
+    }
+
+    async fn list_tools(&self) -> Result<bool, ConnectError> {
+        // Read before the list is asked for: what changes meanwhile is asked for next time.
+        self.lists().tools_said = *self.connection.tools_changed().borrow();
+        let tools = self.connection.tools().await?;
+        let mut lists = self.lists();
+        let changed = lists.tools != tools;
+        lists.tools = tools;
+        Ok(changed)
+    }
+
+    /// A server whose resources cannot be listed still has its tools.
+    async fn list_resources(&self) {
+        if !self.connection.offers_resources() {
+            return;
+        }
+        self.lists().resources_said = *self.connection.resources_changed().borrow();
+        let listed = tokio::join!(self.connection.resources(), self.connection.resource_templates());
+        let (resources, templates) = listed;
+        let failed = |error: &ConnectError| {
+            tracing::warn!(event = "mcp.resources_refresh_failed", mcp.server = self.server.name, err = %error);
+        };
+        let resources = resources.inspect_err(failed);
+        let templates = templates.inspect_err(failed);
+        let mut lists = self.lists();
+        if let Ok(resources) = resources {
+            lists.resources = resources;
+        }
+        if let Ok(templates) = templates {
+            lists.templates = templates;
+        }
+    }
+
+    /// Asks again for what the server says has changed; true when it had said so. Tools only where `live`.
+    async fn follow(&self, live: bool) -> bool {
+        let (tools_said, resources_said) = {
+            let lists = self.lists();
+            (lists.tools_said, lists.resources_said)
+        };
+        let tools = async {
+            live && *self.connection.tools_changed().borrow() != tools_said && self.refresh_tools().await
+        };
+        let resources = async {
+            let changed = *self.connection.resources_changed().borrow() != resources_said;
+            if changed {
+                self.list_resources().await;
+            }
+            changed
+        };
+        let (tools, resources) = tokio::join!(tools, resources);
+        tools || resources
+    }
+
+    fn offer(&self) -> ServerOffer {
+        let lists = self.lists();
+        ServerOffer {
+            server: self.server.name.clone(),
+            note: self.connection.instructions().map(str::to_owned),
+            resources: lists.resources.clone(),
+            templates: lists.templates.clone(),
+        }
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        self.lists().tools.clone()
+    }
+
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The servers of a turn, and what they offer as one value.
+pub struct Listing {
+    held: Vec<Arc<Held>>,
+    /// `mcp.tools_refresh: live`.
+    live: bool,
+    last: Mutex<Option<Arc<Offer>>>,
+}
+
+impl Listing {
+    /// Of these servers, in the order of the document.
+    pub fn new(held: Vec<Arc<Held>>, live: bool) -> Self {
+        Self {
+            held,
+            live,
+            last: Mutex::default(),
+        }
+    }
+
+    /// The connection to a server.
+    pub fn connection(&self, server: &str) -> Option<&Connection> {
+        let held = self.held.iter().find(|held| held.server.name == server)?;
+        Some(&held.connection)
+    }
+
+    /// What they offer now; the same `Arc` while nothing has changed.
+    pub async fn offer(&self) -> Arc<Offer> {
+        let changed = join_all(self.held.iter().map(|held| held.follow(self.live))).await;
+        let changed = changed.into_iter().any(|changed| changed);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some(offer) if !changed => offer.clone(),
+            _ => last.insert(Arc::new(self.collect())).clone(),
+        }
+    }
+
+    fn collect(&self) -> Offer {
+        let tools: Vec<(&McpServer, Vec<Tool>)> = self
+            .held
+            .iter()
+            .map(|held| (&held.server, held.tools()))
+            .collect();
+        let listed = tools.iter().map(|(server, tools)| (*server, tools.as_slice()));
+        Offer {
+            catalogue: Arc::new(Catalogue::build(listed)),
+            servers: self.held.iter().map(|held| held.offer()).collect(),
+        }
+    }
+}
