@@ -22,8 +22,12 @@ pub struct Folders {
 #[derive(Debug)]
 struct Kernel {
     watcher: RecommendedWatcher,
-    watched: BTreeSet<PathBuf>,
+    /// Those that could not be watched, so that this is said once.
+    failed: BTreeSet<PathBuf>,
 }
+
+/// Links on the way to a file; the kernel follows as many.
+const LINKS: usize = 40;
 
 /// What one part of the process has not looked at yet.
 #[derive(Debug)]
@@ -42,7 +46,7 @@ impl Folders {
         let kernel = match watcher {
             Ok(watcher) => Some(Kernel {
                 watcher,
-                watched: BTreeSet::new(),
+                failed: BTreeSet::new(),
             }),
             Err(error) => {
                 tracing::warn!(
@@ -60,21 +64,21 @@ impl Folders {
         }
     }
 
-    /// Also watches the folder (not what is below it). A folder that is not there is left out.
+    /// Also watches the folder (not what is below it). A folder that is not there is left out. One that is watched
+    /// already may be another of the same name by now, and is watched again.
     pub fn add(&self, folder: &Path) {
         let mut kernel = self.kernel.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Kernel { watcher, watched }) = kernel.as_mut() else {
+        let Some(Kernel { watcher, failed }) = kernel.as_mut() else {
             return;
         };
-        if watched.contains(folder) {
-            return;
-        }
         match watcher.watch(folder, RecursiveMode::NonRecursive) {
             Ok(()) => {
-                watched.insert(folder.to_owned());
+                failed.remove(folder);
             }
             Err(error) => {
-                tracing::warn!(event = "config.watch.error", folder = %folder.display(), err = %error);
+                if failed.insert(folder.to_owned()) {
+                    tracing::warn!(event = "config.watch.error", folder = %folder.display(), err = %error);
+                }
             }
         }
     }
@@ -98,6 +102,48 @@ impl Changes {
             std::future::pending::<()>().await;
         }
     }
+}
+
+/// The folders in which a change can give this file another content: its own, and that of every link on the way to it.
+/// A folder that a kubelet dates (`..2026_01_02`) is not one of them: it never changes, and is gone after the next swap
+/// of the link to it.
+pub fn folders_of(file: &Path) -> BTreeSet<PathBuf> {
+    let mut folders = BTreeSet::new();
+    let Ok(mut path) = std::path::absolute(file) else {
+        return folders;
+    };
+    for _ in 0..LINKS {
+        let Some((folder, target)) = first_link(&path) else {
+            break;
+        };
+        folders.insert(folder);
+        path = target;
+    }
+    let dated = |folder: &Path| {
+        let name = folder.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(".."))
+    };
+    folders.extend(path.parent().filter(|folder| !dated(folder)).map(Path::to_owned));
+    folders
+}
+
+/// The folder of the first link in a path, and the path with that link followed.
+fn first_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    let mut folder = PathBuf::new();
+    for part in path.components() {
+        let here = folder.join(part);
+        if let (Ok(target), Ok(rest)) = (std::fs::read_link(&here), path.strip_prefix(&here)) {
+            let target = folder.join(target);
+            let path = if rest.as_os_str().is_empty() {
+                target
+            } else {
+                target.join(rest)
+            };
+            return Some((folder, path));
+        }
+        folder = here;
+    }
+    None
 }
 
 /// Reading is no change, else our own reads would wake us for ever.
@@ -136,6 +182,58 @@ mod tests {
         std::fs::rename(folder.path().join("..data_tmp"), folder.path().join("..data")).unwrap();
         let both = async { tokio::join!(one.next(), other.next()) };
         tokio::time::timeout(Duration::from_secs(5), both).await.unwrap();
+    }
+
+    #[test]
+    fn a_file_is_changed_in_its_folder_and_in_those_of_the_links_to_it() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        let folders = |name: &str| {
+            let found = folders_of(&at(name));
+            found.into_iter().collect::<Vec<_>>()
+        };
+        for name in ["plain", "releases/1", "mount/..2026"] {
+            std::fs::create_dir_all(at(name)).unwrap();
+        }
+        std::fs::write(at("plain/a.yaml"), "").unwrap();
+        assert_eq!(folders("plain/a.yaml"), [at("plain")]);
+        assert_eq!(folders("plain/not-there-yet.yaml"), [at("plain")]);
+        // A kubelet's mount.
+        symlink("..2026", at("mount/..data")).unwrap();
+        symlink("..data/a.yaml", at("mount/a.yaml")).unwrap();
+        assert_eq!(folders("mount/a.yaml"), [at("mount")]);
+        // A link to a release that is the current one.
+        symlink(at("releases/1"), at("current")).unwrap();
+        symlink("../current/a.yaml", at("plain/b.yaml")).unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        assert_eq!(folders("plain/b.yaml"), [root, at("plain"), at("releases/1")]);
+        // A circle ends.
+        symlink("two", at("one")).unwrap();
+        symlink("one", at("two")).unwrap();
+        assert!(!folders("one").is_empty());
+    }
+
+    /// A folder that was removed and made again is another one for the kernel.
+    #[tokio::test]
+    async fn a_folder_that_is_made_anew_is_watched_anew() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("folder");
+        std::fs::create_dir(&folder).unwrap();
+        let folders = Folders::watch();
+        folders.add(&folder);
+        let mut changes = folders.changes();
+        std::fs::remove_dir(&folder).unwrap();
+        tokio::time::timeout(Duration::from_secs(10), changes.next())
+            .await
+            .unwrap();
+        std::fs::create_dir(&folder).unwrap();
+        folders.add(&folder);
+        let mut changes = folders.changes();
+        std::fs::write(folder.join("a"), "1").unwrap();
+        tokio::time::timeout(Duration::from_secs(10), changes.next())
+            .await
+            .unwrap();
     }
 
     #[tokio::test]

@@ -1,7 +1,9 @@
-//! The live folder of a running process: read again when it changes, whole or not at all; checked in full before any
-//! of it counts; what a running process cannot take up is refused and said. Nothing here knows what follows a change:
-//! it swaps one immutable value, and whoever follows it acts.
+//! The configuration of a running process: read again on SIGHUP, when its live folder changes, and when its files
+//! change and `lifecycle.watch_config` says so. Guarantees: it is checked in full before any of it counts; all of it
+//! counts or none; what a running process cannot take up is named and leaves everything as it was. Nothing here knows
+//! what follows a change: it swaps one immutable value, and whoever follows it acts.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,48 +13,52 @@ use agentd_base::report::Rejected;
 use agentd_base::text::clip;
 use agentd_config::live::{self, Live};
 use agentd_config::load::{self, Layers, Loaded};
-use agentd_config::{BridgeDocument, ConfigErrors, Document, Fault, reload};
+use agentd_config::reload::Changes;
+use agentd_config::{BridgeDocument, ConfigErrors, Document, Fault};
 use agentd_identity::{Bundle, IdentitySource};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
-use crate::files::Folders;
+use crate::files::{Folders, folders_of};
 use crate::identity::{name_in, parse_bundle, read_bundle, set_bundle};
 use crate::metrics::Metrics;
 
 /// A kubelet makes several changes for one swap; a person's editor too.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// A document with a live half.
-pub trait Reloadable: Clone + Send + Sync + 'static {
+/// A document that a running process can take up anew.
+pub trait Reloadable: Clone + PartialEq + Send + Sync + 'static {
     /// How it was loaded.
     type Layers: Clone + Send + Sync + 'static;
 
-    /// Loads it again with this content of the live folder.
+    /// Loads it again, with this content of the live folder where there is one.
     ///
     /// # Errors
     /// Every fault.
-    fn load(layers: &Self::Layers, live: Live) -> Result<Loaded<Self>, ConfigErrors>;
+    fn load(layers: &Self::Layers, live: Option<Live>) -> Result<Loaded<Self>, ConfigErrors>;
 
-    /// The paths that differ and that a running process cannot take up.
-    fn restart_only(&self, new: &Self) -> Vec<String>;
+    /// What differs.
+    fn changes(&self, new: &Self) -> Changes;
 
     /// The file of the trust bundle.
     fn bundle_file(&self) -> Option<PathBuf>;
 
     /// The live folder.
     fn live_folder(&self) -> Option<PathBuf>;
+
+    /// The files that are read again when they change.
+    fn watched_files(&self, layers: &Self::Layers) -> Vec<PathBuf>;
 }
 
 impl Reloadable for Document {
     type Layers = Layers;
 
-    fn load(layers: &Layers, live: Live) -> Result<Loaded<Self>, ConfigErrors> {
+    fn load(layers: &Layers, live: Option<Live>) -> Result<Loaded<Self>, ConfigErrors> {
         load::reload(layers, live)
     }
 
-    fn restart_only(&self, new: &Self) -> Vec<String> {
+    fn changes(&self, new: &Self) -> Changes {
         // Both were made from JSON.
-        reload::restart_only_changes(self, new).unwrap_or_default()
+        Changes::between(self, new).unwrap_or_default()
     }
 
     fn bundle_file(&self) -> Option<PathBuf> {
@@ -64,24 +70,32 @@ impl Reloadable for Document {
     fn live_folder(&self) -> Option<PathBuf> {
         self.lifecycle.live_folder.clone()
     }
+
+    fn watched_files(&self, layers: &Layers) -> Vec<PathBuf> {
+        if self.lifecycle.watch_config {
+            layers.files()
+        } else {
+            Vec::new()
+        }
+    }
 }
 
 impl Reloadable for BridgeDocument {
     type Layers = Vec<PathBuf>;
 
-    fn load(files: &Vec<PathBuf>, live: Live) -> Result<Loaded<Self>, ConfigErrors> {
+    fn load(files: &Vec<PathBuf>, live: Option<Live>) -> Result<Loaded<Self>, ConfigErrors> {
         load::reload_bridge(files, live)
     }
 
-    fn restart_only(&self, new: &Self) -> Vec<String> {
+    fn changes(&self, new: &Self) -> Changes {
         let same = Self {
             allowed: self.allowed.clone(),
             ..new.clone()
         };
-        if same == *self {
-            Vec::new()
-        } else {
-            vec!["the configuration file".to_owned()]
+        let named = |differs: bool, path: &str| differs.then(|| path.to_owned()).into_iter().collect();
+        Changes {
+            reloadable: named(self.allowed != new.allowed, "allowed"),
+            restart_only: named(same != *self, "the configuration file"),
         }
     }
 
@@ -92,12 +106,16 @@ impl Reloadable for BridgeDocument {
     fn live_folder(&self) -> Option<PathBuf> {
         self.lifecycle.live_folder.clone()
     }
+
+    fn watched_files(&self, _: &Vec<PathBuf>) -> Vec<PathBuf> {
+        Vec::new()
+    }
 }
 
 /// The accepted configuration.
 #[derive(Debug, Clone)]
 pub struct Settings<T> {
-    /// 1 at the start, one more with each accepted change.
+    /// 1 at the start, one more with each reload that was accepted.
     pub generation: u64,
     /// The whole document.
     pub document: T,
@@ -105,8 +123,17 @@ pub struct Settings<T> {
     pub digest: Option<String>,
 }
 
-/// What follows the live folder.
-pub struct LiveHalf<T: Reloadable> {
+/// Why the configuration is read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Something in a watched folder may have changed.
+    Watch,
+    /// A person asked, by SIGHUP: the answer is said, whatever it is.
+    Asked,
+}
+
+/// What reads the configuration again.
+pub struct Reloader<T: Reloadable> {
     /// How the document was loaded.
     pub layers: T::Layers,
     /// Swapped when a new one is accepted.
@@ -117,84 +144,113 @@ pub struct LiveHalf<T: Reloadable> {
     pub identity: Option<IdentitySource>,
     /// Counters.
     pub metrics: Metrics,
+    /// Told when a person asks for a reload.
+    pub asked: Arc<Notify>,
 }
 
-/// What a new content of the folder is worth.
+/// What the configuration is worth that was read.
 enum Verdict<T> {
     /// It is what runs.
     Same,
     /// It is good.
-    Accepted {
-        document: Box<T>,
-        bundle: Option<Bundle>,
-        digest: String,
-    },
+    Accepted(Box<Accepted<T>>),
     /// It is not.
-    Refused(Rejected),
+    Refused(Refused),
 }
 
-impl<T: Reloadable> LiveHalf<T> {
-    /// Follows the folder until the process ends.
+struct Accepted<T> {
+    document: T,
+    bundle: Option<Bundle>,
+    digest: Option<String>,
+    changed: Vec<String>,
+}
+
+struct Refused {
+    rejected: Rejected,
+    /// Every fault; what is reported of them is shorter.
+    faults: String,
+    /// Good, but for these paths, which need a new process.
+    restart_only: Vec<String>,
+}
+
+impl<T: Reloadable> Reloader<T> {
+    /// Follows files and folders until the process ends.
     pub async fn follow(self, folders: Folders) {
         let mut changes = folders.changes();
         let document = self.settings.borrow().document.clone();
-        let (live, bundle) = (document.live_folder(), document.bundle_file());
-        for folder in live
-            .iter()
-            .map(PathBuf::as_path)
-            .chain(bundle.iter().filter_map(|file| file.parent()))
-        {
-            folders.add(folder);
+        let (live, files) = (document.live_folder(), document.watched_files(&self.layers));
+        let watched = || {
+            let bundle = document.bundle_file();
+            let beside = bundle.iter().filter_map(|file| file.parent());
+            let given: BTreeSet<PathBuf> = live.iter().cloned().chain(beside.map(Path::to_owned)).collect();
+            files
+                .iter()
+                .flat_map(|file| folders_of(file))
+                .chain(given)
+                .collect::<BTreeSet<_>>()
+        };
+        watched().iter().for_each(|folder| folders.add(folder));
+        if live.is_some() || !files.is_empty() {
+            let folders = listed(watched().iter().map(|folder| folder.display().to_string()));
+            tracing::info!(event = "config.watch.armed", folders);
         }
-        tracing::debug!(event = "config.watch.armed", folder = ?live);
+        let mut cause = Cause::Watch;
         loop {
             // What changed between the first reading and the watch is seen too.
-            self.look().await;
-            changes.next().await;
-            tokio::time::sleep(SETTLE).await;
+            self.look(cause).await;
+            cause = tokio::select! {
+                () = self.asked.notified() => Cause::Asked,
+                () = changes.next() => Cause::Watch,
+            };
+            if cause == Cause::Watch {
+                tokio::time::sleep(SETTLE).await;
+            }
+            // Links lead elsewhere by now, and a folder may be another of the same name.
+            watched().iter().for_each(|folder| folders.add(folder));
         }
     }
 
-    /// Reads the folder and takes it up, or says why not.
-    pub async fn look(&self) {
-        let document = self.settings.borrow().document.clone();
-        let Some(folder) = document.live_folder() else {
-            return self.look_at_bundle(&document);
-        };
-        let (layers, running) = (self.layers.clone(), self.settings.borrow().digest.clone());
-        let source = self.identity.clone();
+    /// Reads the configuration and takes it up, or says why not.
+    async fn look(&self, cause: Cause) {
+        let running = self.settings.borrow().clone();
+        self.look_at_bundle(&running.document);
+        let follows_files = !running.document.watched_files(&self.layers).is_empty();
+        if cause == Cause::Watch && running.document.live_folder().is_none() && !follows_files {
+            return;
+        }
+        let (layers, source) = (self.layers.clone(), self.identity.clone());
         let judged = tokio::task::spawn_blocking(move || {
-            let live = live::read(&folder)?;
-            Ok::<_, live::LiveError>(judge(
-                &document,
-                &layers,
-                live,
-                running.as_deref(),
-                source.as_ref(),
-            ))
+            let folder = running.document.live_folder();
+            let live = folder.map(|folder| live::read(&folder)).transpose()?;
+            Ok::<_, live::LiveError>(judge(&running, &layers, live, source.as_ref(), cause))
         })
         .await;
         match judged {
             Ok(Ok(Verdict::Same)) => {
-                self.rejected
+                let was_refused = self
+                    .rejected
                     .send_if_modified(|rejected| rejected.take().is_some());
+                if was_refused {
+                    say_fired(cause);
+                    tracing::info!(event = "config.valid", "it is what runs again");
+                }
             }
-            Ok(Ok(Verdict::Accepted {
-                document,
-                bundle,
-                digest,
-            })) => self.accept(*document, bundle, digest),
-            Ok(Ok(Verdict::Refused(rejected))) => self.refuse(rejected),
+            Ok(Ok(Verdict::Accepted(accepted))) => self.accept(*accepted, cause),
+            Ok(Ok(Verdict::Refused(refused))) => self.refuse(refused, cause),
             Ok(Err(error)) => tracing::warn!(event = "config.watch.error", err = %error),
             Err(error) => tracing::error!(event = "config.watch.error", err = %error),
         }
     }
 
-    /// Without a live folder only the bundle can change.
+    /// A bundle that is not part of the live folder can change by itself.
     fn look_at_bundle(&self, document: &T) {
         let (Some(source), Some(file)) = (&self.identity, document.bundle_file()) else {
             return;
         };
+        let live = document.live_folder();
+        if live.is_some_and(|folder| name_in(&folder, &file).is_some()) {
+            return;
+        }
         let read = read_bundle(&file).map_err(|error| error.to_string());
         match read.and_then(|pem| parse_bundle(source, &pem).map_err(|errors| errors.to_string())) {
             Ok(bundle) => set_bundle(source, bundle),
@@ -202,86 +258,132 @@ impl<T: Reloadable> LiveHalf<T> {
         }
     }
 
-    fn accept(&self, document: T, bundle: Option<Bundle>, digest: String) {
+    fn accept(&self, accepted: Accepted<T>, cause: Cause) {
+        let Accepted {
+            document,
+            bundle,
+            digest,
+            changed,
+        } = accepted;
+        say_fired(cause);
         if let (Some(source), Some(bundle)) = (&self.identity, bundle) {
             set_bundle(source, bundle);
         }
         let generation = self.settings.borrow().generation + 1;
-        tracing::info!(event = "config.reloaded", generation, digest);
+        let changed = listed(changed.into_iter());
+        tracing::info!(event = "config.reloaded", generation, changed, digest);
         self.settings.send_replace(Arc::new(Settings {
             generation,
             document,
-            digest: Some(digest),
+            digest,
         }));
         self.rejected
             .send_if_modified(|rejected| rejected.take().is_some());
         self.metrics.reload(true, generation);
     }
 
-    fn refuse(&self, refused: Rejected) {
+    fn refuse(&self, refused: Refused, cause: Cause) {
+        let Refused {
+            rejected: refused,
+            faults,
+            restart_only,
+        } = refused;
         let is_new = self.rejected.send_if_modified(|rejected| {
             let changed = rejected.as_ref() != Some(&refused);
             *rejected = Some(refused.clone());
             changed
         });
-        if is_new {
-            tracing::error!(
-                event = "config.reload.invalid",
-                digest = refused.digest,
-                err = refused.message
-            );
-            self.metrics.reload(false, self.settings.borrow().generation);
+        if !is_new && cause == Cause::Watch {
+            return;
         }
+        say_fired(cause);
+        let digest = refused.digest;
+        if restart_only.is_empty() {
+            tracing::error!(event = "config.reload.invalid", digest, err = faults);
+        } else {
+            let paths = listed(restart_only.into_iter());
+            tracing::warn!(
+                event = "config.reload.restart_required",
+                paths,
+                digest,
+                err = faults
+            );
+        }
+        self.metrics.reload(false, self.settings.borrow().generation);
+    }
+}
+
+/// A change that turns out to be one.
+fn say_fired(cause: Cause) {
+    if cause == Cause::Watch {
+        tracing::info!(event = "config.watch.fired");
     }
 }
 
 fn judge<T: Reloadable>(
-    running: &T,
+    running: &Settings<T>,
     layers: &T::Layers,
-    live: Live,
-    digest: Option<&str>,
+    live: Option<Live>,
     source: Option<&IdentitySource>,
+    cause: Cause,
 ) -> Verdict<T> {
-    let found = live.digest.clone();
-    if digest == Some(found.as_str()) {
+    let digest = live.as_ref().map(|live| live.digest.clone());
+    let refused = |errors: &ConfigErrors, restart_only: Vec<String>| {
+        let faults = errors
+            .0
+            .iter()
+            .map(Fault::to_string)
+            .collect::<Vec<_>>()
+            .join("; ");
+        Verdict::Refused(Refused {
+            rejected: Rejected {
+                digest: digest.clone().unwrap_or_default(),
+                message: clip(&faults, MESSAGE_CHARS),
+            },
+            faults,
+            restart_only,
+        })
+    };
+    let loaded = check_bundle(&running.document, live.as_ref(), source)
+        .and_then(|bundle| Ok((T::load(layers, live)?.document, bundle)));
+    let (document, bundle) = match loaded {
+        Ok(loaded) => loaded,
+        Err(errors) => return refused(&errors, Vec::new()),
+    };
+    let changes = running.document.changes(&document);
+    if !changes.restart_only.is_empty() {
+        let fault = Fault::new(
+            listed(changes.restart_only.iter().cloned()),
+            "cannot change while the process runs, so nothing was taken up",
+            "restart it",
+        );
+        return refused(&fault.into(), changes.restart_only);
+    }
+    // A reload that was asked for is one even so: what servers offer is listed anew.
+    if cause == Cause::Watch && document == running.document && digest == running.digest {
         return Verdict::Same;
     }
-    let accepted = check_bundle(running, &live, source).and_then(|bundle| {
-        let document = T::load(layers, live)?.document;
-        let restart_only = running.restart_only(&document);
-        if restart_only.is_empty() {
-            return Ok((document, bundle));
-        }
-        Err(Fault::new(
-            restart_only.join(", "),
-            "cannot change while the process runs",
-            "restart it",
-        )
-        .into())
-    });
-    match accepted {
-        Ok((document, bundle)) => Verdict::Accepted {
-            document: Box::new(document),
-            bundle,
-            digest: found,
-        },
-        Err(errors) => Verdict::Refused(Rejected {
-            digest: found,
-            message: message(&errors),
-        }),
-    }
+    Verdict::Accepted(Box::new(Accepted {
+        document,
+        bundle,
+        digest,
+        changed: changes.reloadable,
+    }))
 }
 
-/// The bundle in the folder, where the document says that it is there.
+/// The bundle in the live folder, where the document says that it is there.
 fn check_bundle<T: Reloadable>(
     running: &T,
-    live: &Live,
+    live: Option<&Live>,
     source: Option<&IdentitySource>,
 ) -> Result<Option<Bundle>, ConfigErrors> {
-    let name = running
+    let (Some(live), Some(source)) = (live, source) else {
+        return Ok(None);
+    };
+    let Some(name) = running
         .bundle_file()
-        .and_then(|file| name_in(&live.folder, &file));
-    let (Some(source), Some(name)) = (source, name) else {
+        .and_then(|file| name_in(&live.folder, &file))
+    else {
         return Ok(None);
     };
     match live.files.get(&name) {
@@ -295,16 +397,8 @@ fn check_bundle<T: Reloadable>(
     }
 }
 
-fn message(errors: &ConfigErrors) -> String {
-    clip(
-        &errors
-            .0
-            .iter()
-            .map(Fault::to_string)
-            .collect::<Vec<_>>()
-            .join("; "),
-        MESSAGE_CHARS,
-    )
+fn listed(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join(", ")
 }
 
 /// The content of the bundle file, where it came with the live folder.

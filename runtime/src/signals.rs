@@ -15,7 +15,7 @@ pub struct Signals {
 pub enum Event {
     /// SIGTERM or SIGINT: end, in order the first time, at once the second.
     End,
-    /// SIGHUP: read the live folder again.
+    /// SIGHUP: read the configuration again.
     Reload,
 }
 

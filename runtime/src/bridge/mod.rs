@@ -30,7 +30,7 @@ use crate::identity::PodIdentity;
 use crate::logging::LevelHandle;
 use crate::metrics::Metrics;
 use crate::pod::Pod;
-use crate::reload::{LiveHalf, Settings, bundle_of};
+use crate::reload::{Reloader, Settings, bundle_of};
 use crate::report::{Reporter, settled};
 use crate::signals::{Event, Signals};
 
@@ -40,6 +40,7 @@ pub type BridgeSettings = Settings<BridgeDocument>;
 /// An agent and its workers hold a few connections each; a server's callers are the agents of a namespace.
 const BOUNDS: Bounds = Bounds {
     connections: 1024,
+    of_one: 256,
     streams: 256,
     linger: LINGER,
 };
@@ -159,17 +160,20 @@ async fn serve(start: Start) -> Result<u8, StartError> {
     let folders = Folders::watch();
     identity.look_again_at_renewals(folders.clone());
     let source = Some(identity.source.clone());
-    let half = LiveHalf {
+    let asked = Arc::new(Notify::new());
+    let reloader = Reloader {
         layers: start.files,
         settings,
         rejected,
         identity: source,
         metrics,
+        asked: asked.clone(),
     };
-    tokio::spawn(half.follow(folders.clone()));
+    tokio::spawn(reloader.follow(folders.clone()));
     tracing::info!(event = "proc.ready");
 
     while signals.next().await == Event::Reload {
+        asked.notify_one();
         folders.look_again();
     }
     tracing::info!(event = "drain.start");

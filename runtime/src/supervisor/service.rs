@@ -15,7 +15,7 @@ use agentd_base::report::{Rejected, Report};
 use agentd_config::endpoint::{self, Listen};
 use agentd_config::{Document, secret};
 use agentd_mcp::ServersView;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use url::Url;
 
 use super::settings::{Settings, SettingsWatch};
@@ -25,7 +25,7 @@ use crate::admin::{self, Admin};
 use crate::files::Folders;
 use crate::logging::LevelHandle;
 use crate::pod::Pod;
-use crate::reload::LiveHalf;
+use crate::reload::Reloader;
 use crate::report::{Reporter, settled};
 use crate::signals::{Event, Signals};
 use crate::worker::process::{ASK, TERM};
@@ -47,6 +47,7 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
         foundation.runner.clone(),
         foundation.ids.clone(),
         foundation.clock.clone(),
+        readiness.clone(),
     );
     tasks.restore().await?;
 
@@ -91,7 +92,8 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
     };
     tokio::spawn(facts.follow(folders.clone(), reporter));
 
-    let half = LiveHalf {
+    let asked = Arc::new(Notify::new());
+    let reloader = Reloader {
         layers: start.layers,
         settings: foundation.settings.clone(),
         rejected,
@@ -100,8 +102,9 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
             .as_ref()
             .map(|identity| identity.source.clone()),
         metrics: foundation.metrics.clone(),
+        asked: asked.clone(),
     };
-    tokio::spawn(half.follow(folders.clone()));
+    tokio::spawn(reloader.follow(folders.clone()));
     tracing::info!(event = "proc.ready");
 
     let mut changes = foundation.settings.subscribe();
@@ -110,7 +113,10 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
     loop {
         tokio::select! {
             event = signals.next() => match event {
-                Event::Reload => folders.look_again(),
+                Event::Reload => {
+                    asked.notify_one();
+                    folders.look_again();
+                }
                 Event::End => break,
             },
             Some(server) = foundation.suspects.recv() => foundation.servers.check(&server),

@@ -14,12 +14,15 @@
 mod a2a;
 mod bridge;
 mod cli;
+mod hops;
 mod install;
 mod kubectl;
+mod mcp_cli;
 mod mcp_server;
 mod model;
 mod one_shot;
 mod pod;
 mod process;
+mod reload;
 mod service;
 mod through_bridge;
