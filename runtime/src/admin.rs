@@ -20,6 +20,7 @@ use crate::metrics::Metrics;
 /// Probes and scrapes come from a few places, one request at a time.
 pub const BOUNDS: Bounds = Bounds {
     connections: 64,
+    of_one: 64,
     streams: 16,
     linger: Duration::from_secs(5),
 };

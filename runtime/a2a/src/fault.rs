@@ -7,7 +7,7 @@ use a2a::{
 };
 use serde_json::{Value, json};
 
-use crate::service::ServiceError;
+use crate::service::{Away, ServiceError};
 use crate::wire;
 
 /// An error in the JSON-RPC envelope.
@@ -16,7 +16,16 @@ pub(crate) struct Fault {
     code: i32,
     message: String,
     violations: Vec<FieldViolation>,
+    /// Ours, where the protocol's own reason for the code would not say that it passes.
+    passing: Option<&'static str>,
 }
+
+/// The domain of the reasons that are ours.
+const DOMAIN: &str = "agentd.io";
+/// The type of the detail that tells a caller to try again.
+const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
+/// When a caller may try again what passes: turns and disks take seconds.
+const RETRY: &str = "5s";
 
 impl Fault {
     fn new(code: i32, message: impl Into<String>) -> Self {
@@ -24,6 +33,14 @@ impl Fault {
             code,
             message: message.into(),
             violations: Vec::new(),
+            passing: None,
+        }
+    }
+
+    fn passing(reason: &'static str, message: &str) -> Self {
+        Self {
+            passing: Some(reason),
+            ..Self::new(code::INTERNAL_ERROR, message)
         }
     }
 
@@ -52,9 +69,8 @@ impl Fault {
             .collect::<Vec<_>>()
             .join("; ");
         Self {
-            code: code::INVALID_PARAMS,
-            message,
             violations,
+            ..Self::new(code::INVALID_PARAMS, message)
         }
     }
 
@@ -97,6 +113,13 @@ impl Fault {
         )
     }
 
+    pub(crate) fn busy() -> Self {
+        Self::passing(
+            "TOO_MANY_REQUESTS",
+            "answers to this caller that it has not read yet are too many; read them, then ask again",
+        )
+    }
+
     /// The code on the wire.
     #[cfg(test)]
     pub(crate) const fn code(&self) -> i32 {
@@ -109,10 +132,16 @@ impl Fault {
         if !self.violations.is_empty() {
             data.push(json!(TypedDetail::bad_request(self.violations.clone())));
         }
-        data.push(error_info(
-            error_reason(self.code),
-            self.code == code::VERSION_NOT_SUPPORTED,
-        ));
+        match self.passing {
+            Some(reason) => {
+                data.push(json!({ "@type": RETRY_INFO, "retryDelay": RETRY }));
+                data.push(json!({ "@type": ERROR_INFO_TYPE, "reason": reason, "domain": DOMAIN }));
+            }
+            None => data.push(error_info(
+                error_reason(self.code),
+                self.code == code::VERSION_NOT_SUPPORTED,
+            )),
+        }
         JsonRpcError {
             code: self.code,
             message: self.message.clone(),
@@ -129,10 +158,20 @@ impl From<&ServiceError> for Fault {
             ServiceError::Invalid { field, problem } => {
                 Self::params(vec![violation(*field, problem.clone())])
             }
-            ServiceError::Unavailable(_) => Self::new(
-                code::INTERNAL_ERROR,
-                "the agent cannot take this now; send it again later",
-            ),
+            ServiceError::Unavailable { away, .. } => match away {
+                Away::Full => Self::passing(
+                    "TOO_MANY_MESSAGES",
+                    "too many messages wait already; send it again later",
+                ),
+                Away::Stopping => Self::passing(
+                    "AGENT_STOPPING",
+                    "the agent is about to stop; send it again later",
+                ),
+                Away::Store => Self::passing(
+                    "STORE_UNAVAILABLE",
+                    "the agent's store cannot be used now; send it again later",
+                ),
+            },
             ServiceError::Internal(_) => Self::internal(),
         }
     }
@@ -165,6 +204,7 @@ pub(crate) fn refusal_body(http: http::StatusCode, reason: &str, message: &str) 
         403 => "PERMISSION_DENIED",
         404 => "NOT_FOUND",
         408 => "DEADLINE_EXCEEDED",
+        429 => "RESOURCE_EXHAUSTED",
         _ => "INVALID_ARGUMENT",
     };
     json!({ "error": {
@@ -210,12 +250,38 @@ mod tests {
     #[test]
     fn what_went_wrong_inside_is_not_told_to_callers() {
         for error in [
-            ServiceError::Unavailable("/var/lib/agentd is full".into()),
+            ServiceError::Unavailable {
+                away: Away::Store,
+                detail: "/var/lib/agentd is full".into(),
+            },
             ServiceError::Internal("/var/lib/agentd is full".into()),
         ] {
             let wire = serde_json::to_string(&Fault::from(&error).to_wire()).unwrap();
             assert!(!wire.contains("/var/lib"), "{wire}");
             assert!(wire.contains("-32603"), "{wire}");
+        }
+    }
+
+    #[test]
+    fn what_passes_says_so_and_why() {
+        for (away, reason) in [
+            (Away::Full, "TOO_MANY_MESSAGES"),
+            (Away::Stopping, "AGENT_STOPPING"),
+            (Away::Store, "STORE_UNAVAILABLE"),
+        ] {
+            let error = ServiceError::Unavailable {
+                away,
+                detail: String::new(),
+            };
+            let wire = Fault::from(&error).to_wire();
+            assert_eq!(wire.code, -32603);
+            assert_eq!(
+                wire.data,
+                Some(json!([
+                    { "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "5s" },
+                    { "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "agentd.io" },
+                ]))
+            );
         }
     }
 }

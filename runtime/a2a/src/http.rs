@@ -7,18 +7,20 @@ use std::time::Instant;
 use agentd_identity::SpiffeId;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use hyper::body::Body;
 use serde_json::Value;
 use tracing::Instrument as _;
 
 use crate::access::{Refusal, authorise};
+use crate::body::{held, read};
+use crate::budget::Budget;
 use crate::caller::Caller;
 use crate::card::{CACHE_CONTROL, Card, WELL_KNOWN};
 use crate::fault::{Fault, refusal_body};
 use crate::listener::Authentication;
 use crate::operation::Operation;
-use crate::service::{Service, ServiceError};
+use crate::service::{GetTask, Service, ServiceError};
 use crate::throttle::Throttle;
 use crate::{limit, message, rpc, wire};
 
@@ -30,6 +32,11 @@ pub(crate) struct App {
     pub(crate) card: Arc<Card>,
     pub(crate) authentication: Authentication,
     pub(crate) denials: Throttle,
+    pub(crate) failures: Throttle,
+    /// Bodies that are being read.
+    pub(crate) reading: Budget,
+    /// Answers that are being made and sent.
+    pub(crate) answering: Budget,
 }
 
 /// Answers one request.
@@ -47,7 +54,7 @@ where
         card(&app.card, &head.method, &head.headers)
     } else {
         match authorise(&app.authentication, peer, &head.headers, &head.uri) {
-            Ok(caller) => call(app, caller, &head, body).await,
+            Ok(caller) => call(app, caller, head, body).await,
             Err(refusal) => {
                 denied(app, peer, &refusal);
                 Err(refusal)
@@ -110,12 +117,61 @@ fn card(card: &Card, method: &Method, headers: &HeaderMap) -> Result<Response<Fu
     Ok(response)
 }
 
+/// A task that a caller asked for, in one way or the other.
+struct Wanted {
+    id: a2a::JsonRpcId,
+    operation: Operation,
+    caller: Caller,
+    task_id: String,
+    /// Not before its end.
+    wait: bool,
+    history: Option<usize>,
+}
+
+/// A call that is answered at once.
+struct Unmet {
+    id: a2a::JsonRpcId,
+    fault: Fault,
+}
+
 async fn call<B>(
     app: &App,
     caller: Caller,
-    head: &http::request::Parts,
+    head: http::request::Parts,
     body: B,
 ) -> Result<Response<Full<Bytes>>, Refusal>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    // What was sent is not kept while the task runs: the head and the body end with this.
+    let wanted = match take(app, caller, head, body).await? {
+        Ok(wanted) => wanted,
+        Err(unmet) => return Ok(answer(unmet.id, Err(unmet.fault))),
+    };
+    if wanted.wait {
+        app.service.ended(&wanted.task_id).await;
+    }
+    let Ok(Ok(room)) = tokio::time::timeout(
+        limit::TURN,
+        app.answering.reserve(wanted.caller.key(), limit::ANSWER_BYTES),
+    )
+    .await
+    else {
+        return Ok(answer(wanted.id, Err(Fault::busy())));
+    };
+    let outcome = show(app, &wanted).await;
+    let bytes = rpc::answer(wanted.id, outcome);
+    Ok(envelope(held(bytes, room)))
+}
+
+/// Reads a request and does what it asks for, so far that only its task has to be shown.
+async fn take<B>(
+    app: &App,
+    caller: Caller,
+    head: http::request::Parts,
+    body: B,
+) -> Result<Result<Wanted, Unmet>, Refusal>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -139,13 +195,17 @@ where
     }
     if !is_json(&head.headers) {
         let fault = Fault::content_type("send the call with Content-Type: application/json");
-        return Ok(answer(a2a::JsonRpcId::Null, Err(fault)));
+        return Ok(Err(Unmet {
+            id: a2a::JsonRpcId::Null,
+            fault,
+        }));
     }
-    let bytes = read(body).await?;
-    let call = match rpc::parse(&bytes, version(head).as_deref()) {
+    let (bytes, _reserved) = read(&app.reading, caller.key(), body).await?;
+    let call = match rpc::parse(&bytes, version(&head).as_deref()) {
         Ok(call) => call,
-        Err(refused) => return Ok(answer(refused.id, Err(refused.fault))),
+        Err(rpc::Refused { id, fault }) => return Ok(Err(Unmet { id, fault })),
     };
+    drop(bytes);
     if !caller.has_role(call.operation.least_role()) {
         return Err(Refusal::new(
             StatusCode::FORBIDDEN,
@@ -158,45 +218,69 @@ where
         peer.spiffe_id = caller.key(),
         operation = call.operation.name()
     );
-    let outcome = dispatch(app, caller, call.operation, call.params)
-        .instrument(span)
-        .await;
-    Ok(answer(call.id, outcome))
+    let (id, operation) = (call.id.clone(), call.operation);
+    let begun = begin(app, &caller, call).instrument(span).await;
+    Ok(match begun {
+        Ok((task_id, wait, history)) => Ok(Wanted {
+            id,
+            operation,
+            caller,
+            task_id,
+            wait,
+            history,
+        }),
+        Err(fault) => Err(Unmet { id, fault }),
+    })
 }
 
-async fn dispatch(app: &App, caller: Caller, operation: Operation, params: Value) -> Result<Value, Fault> {
-    match operation {
+/// The task that is asked for, whether its end is, and how much of its history.
+async fn begin(app: &App, caller: &Caller, call: rpc::Call) -> Result<(String, bool, Option<usize>), Fault> {
+    match call.operation {
         Operation::SendMessage => {
-            let parsed = message::send(params)?;
-            tracing::info!(event = "a2a.message", message.id = parsed.request.message_id);
+            let message::Parsed { request, history } = message::send(call.params)?;
+            tracing::info!(event = "a2a.message", message.id = request.message_id);
+            let wait = !request.return_immediately;
             // On a task of its own: a caller that goes away must not stop what it began half-way.
-            let service = app.service.clone();
-            let request = parsed.request;
-            let running = async move { service.send_message(caller, request).await };
-            let mut task = tokio::spawn(running.in_current_span())
+            let (service, caller) = (app.service.clone(), caller.clone());
+            let running = async move { service.send_message(&caller, request).await };
+            let task_id = tokio::spawn(running.in_current_span())
                 .await
                 .unwrap_or_else(|ended| Err(ServiceError::Internal(ended.to_string())))
-                .map_err(|error| told(&error))?;
-            message::cut_history(&mut task, parsed.history);
-            to_value(&wire::SendMessageResponse::Task(task))
+                .map_err(|error| told(app, &error))?;
+            Ok((task_id, wait, history))
         }
         Operation::GetTask => {
-            let parsed = message::get(params)?;
-            let mut task = app
-                .service
-                .get_task(caller, parsed.request)
-                .await
-                .map_err(|error| told(&error))?;
-            message::cut_history(&mut task, parsed.history);
-            to_value(&task)
+            let parsed = message::get(call.params)?;
+            Ok((parsed.request.id, false, parsed.history))
         }
     }
 }
 
+/// The result of a call.
+async fn show(app: &App, wanted: &Wanted) -> Result<Value, Fault> {
+    let request = GetTask {
+        id: wanted.task_id.clone(),
+    };
+    let mut task = app
+        .service
+        .get_task(&wanted.caller, request)
+        .await
+        .map_err(|error| told(app, &error))?;
+    message::cut_history(&mut task, wanted.history);
+    match wanted.operation {
+        Operation::SendMessage => to_value(&wire::SendMessageResponse::Task(task)),
+        Operation::GetTask => to_value(&task),
+    }
+}
+
 /// What the caller is told; what it is not told goes to the log.
-fn told(error: &ServiceError) -> Fault {
-    if matches!(error, ServiceError::Unavailable(_) | ServiceError::Internal(_)) {
-        tracing::error!(event = "a2a.failed", err = %error);
+fn told(app: &App, error: &ServiceError) -> Fault {
+    if matches!(
+        error,
+        ServiceError::Unavailable { .. } | ServiceError::Internal(_)
+    ) && let Some(left_out) = app.failures.pass(Instant::now())
+    {
+        tracing::error!(event = "a2a.failed", err = %error, left_out);
     }
     Fault::from(error)
 }
@@ -206,35 +290,6 @@ fn to_value(result: &impl serde::Serialize) -> Result<Value, Fault> {
         tracing::error!(event = "a2a.task.encode.fail", err = %error);
         Fault::internal()
     })
-}
-
-async fn read<B>(body: B) -> Result<Bytes, Refusal>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let too_large = Refusal::new(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        "BODY_TOO_LARGE",
-        "a request may have 1 MiB; send larger content by reference",
-    );
-    if body.size_hint().lower() > limit::BODY_BYTES as u64 {
-        return Err(too_large);
-    }
-    match tokio::time::timeout(limit::BODY, Limited::new(body, limit::BODY_BYTES).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large),
-        Ok(Err(_)) => Err(Refusal::new(
-            StatusCode::BAD_REQUEST,
-            "BODY_INCOMPLETE",
-            "the body ended before its end",
-        )),
-        Err(_) => Err(Refusal::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "BODY_TOO_SLOW",
-            "the body did not arrive within 30 seconds",
-        )),
-    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -271,7 +326,11 @@ fn denied(app: &App, peer: Option<&SpiffeId>, refusal: &Refusal) {
 }
 
 fn answer(id: a2a::JsonRpcId, outcome: Result<Value, Fault>) -> Response<Full<Bytes>> {
-    let mut response = json_response(StatusCode::OK, Bytes::from(rpc::answer(id, outcome)));
+    envelope(Bytes::from(rpc::answer(id, outcome)))
+}
+
+fn envelope(bytes: Bytes) -> Response<Full<Bytes>> {
+    let mut response = json_response(StatusCode::OK, bytes);
     response
         .headers_mut()
         .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -6,6 +6,8 @@
 //! is behind [`Service`].
 
 mod access;
+mod body;
+mod budget;
 pub mod caller;
 pub mod card;
 pub mod client;
@@ -26,4 +28,4 @@ pub mod wire;
 pub use caller::{Caller, Principals, Role};
 pub use card::{Card, CardConfig};
 pub use listener::{Authentication, ListenError, Listener, Transport};
-pub use service::{GetTask, SendMessage, Service, ServiceError};
+pub use service::{Away, GetTask, SendMessage, Service, ServiceError};

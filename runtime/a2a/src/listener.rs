@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use rustls::ServerConfig;
 use tokio::sync::watch;
 
+use crate::budget::Budget;
 use crate::caller::Principals;
 use crate::card::Card;
 use crate::http::{App, handle};
@@ -23,6 +24,7 @@ use crate::throttle::Throttle;
 
 const BOUNDS: Bounds = Bounds {
     connections: limit::CONNECTIONS,
+    of_one: limit::CONNECTIONS_OF_ONE,
     streams: limit::STREAMS,
     linger: limit::LINGER,
 };
@@ -118,6 +120,9 @@ impl Listener {
             card,
             authentication,
             denials: Throttle::default(),
+            failures: Throttle::default(),
+            reading: Budget::new(limit::READING),
+            answering: Budget::new(limit::ANSWERING),
         };
         self.server.serve(Agent(Arc::new(app)), drain).await;
     }

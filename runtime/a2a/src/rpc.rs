@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::fault::Fault;
 use crate::operation::{Method, Operation};
-use crate::wire;
+use crate::{limit, wire};
 
 /// A request that may be carried out.
 #[derive(Debug, PartialEq)]
@@ -26,6 +26,10 @@ pub(crate) struct Refused {
 /// that a caller of another version hears of the version and not of a method that it is right to call.
 pub(crate) fn parse(body: &[u8], version: Option<&str>) -> Result<Call, Refused> {
     let refuse = |id: JsonRpcId| move |fault: Fault| Refused { id, fault };
+    if values(body) > limit::VALUES {
+        let problem = format!("it holds more than {} values", limit::VALUES);
+        return Err(refuse(JsonRpcId::Null)(Fault::request(&problem)));
+    }
     let value: Value = serde_json::from_slice(body)
         .map_err(|error| refuse(JsonRpcId::Null)(Fault::parse(&error.to_string())))?;
     let Value::Object(mut request) = value else {
@@ -77,6 +81,21 @@ pub(crate) fn answer(id: JsonRpcId, outcome: Result<Value, Fault>) -> Vec<u8> {
         Err(fault) => JsonRpcResponse::error(id, fault.to_wire()),
     };
     serde_json::to_vec(&response).unwrap_or_default()
+}
+
+/// About how many values a JSON text holds, found without building one of them.
+fn values(body: &[u8]) -> usize {
+    let (mut count, mut quoted, mut escaped) = (0, false, false);
+    for byte in body {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b',' | b':' | b'[' | b'{' if !quoted => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 /// Whether a version is ours: `1.0`, whatever the patch.
@@ -174,9 +193,30 @@ mod tests {
     }
 
     #[test]
-    fn a_deeply_nested_body_is_a_parse_error() {
-        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-        assert_eq!(code(&deep, Some("1.0")), (JsonRpcId::Null, -32700));
+    fn values_are_counted_outside_of_texts() {
+        for (text, count) in [
+            ("", 0),
+            ("7", 0),
+            (r#"{"a":[1,2,{}]}"#, 6),
+            (r#""[[[,,,:::{{{\"[[[""#, 0),
+            (r#"["\\",1]"#, 2),
+        ] {
+            assert_eq!(values(text.as_bytes()), count, "{text}");
+        }
+        let many = |count: usize| {
+            let zeros = vec!["0"; count].join(",");
+            format!(r#"{{"id":1,"jsonrpc":"2.0","method":"GetTask","params":{{"id":[{zeros}]}}}}"#)
+        };
+        assert!(parse(many(limit::VALUES - 100).as_bytes(), Some("1.0")).is_ok());
+        assert_eq!(code(&many(limit::VALUES), Some("1.0")), (JsonRpcId::Null, -32600));
+    }
+
+    #[test]
+    fn a_deeply_nested_body_is_refused() {
+        for (levels, expected) in [(50_000, -32700), (100_000, -32600)] {
+            let deep = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+            assert_eq!(code(&deep, Some("1.0")), (JsonRpcId::Null, expected));
+        }
     }
 
     #[test]

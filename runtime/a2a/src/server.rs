@@ -2,9 +2,10 @@
 //! task with a deadline, so a slow one keeps nobody waiting; the number of connections is bounded; a drain stops the
 //! accepting and waits for what is in flight. It does not know what is served.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use agentd_base::drain::Watch;
@@ -52,6 +53,8 @@ pub trait Handler: Clone + Send + Sync + 'static {
 pub struct Bounds {
     /// Connections at once; more are closed at once.
     pub connections: usize,
+    /// Connections of one peer that shows a certificate, or of all that could and do not.
+    pub of_one: usize,
     /// Requests at once on one HTTP/2 connection.
     pub streams: u32,
     /// What is in flight on a connection that has reached its age ([`limit::AGE`]) may take this long.
@@ -103,6 +106,8 @@ impl Server {
             bounds: self.bounds,
             handler,
             handshakes: Throttle::default(),
+            peers: Mutex::default(),
+            crowded: Throttle::default(),
         });
         let full = Throttle::default();
         tracing::info!(event = format!("{}.listen", self.name), address = %self.address, tls = shared.tls.is_some());
@@ -147,6 +152,27 @@ struct Shared<H> {
     bounds: Bounds,
     handler: H,
     handshakes: Throttle,
+    /// Connections of each peer; of `None` those without a certificate.
+    peers: Mutex<HashMap<Option<Arc<SpiffeId>>, usize>>,
+    crowded: Throttle,
+}
+
+/// One of the connections that a peer may have. Dropping it gives it back.
+struct Share<'a> {
+    peers: &'a Mutex<HashMap<Option<Arc<SpiffeId>>, usize>>,
+    peer: Option<Arc<SpiffeId>>,
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = peers.get_mut(&self.peer) {
+            *count -= 1;
+            if *count == 0 {
+                peers.remove(&self.peer);
+            }
+        }
+    }
 }
 
 impl<H: Handler> Shared<H> {
@@ -181,7 +207,36 @@ impl<H: Handler> Shared<H> {
             Protocol::Http1
         };
         let stranger = peer.is_none();
+        let Some(_share) = self.share(peer.clone()) else {
+            return self.refused(peer.as_deref());
+        };
         connection(peer, stranger).serve(stream, protocol, drain).await;
+    }
+
+    fn share(&self, peer: Option<Arc<SpiffeId>>) -> Option<Share<'_>> {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = peers.entry(peer.clone()).or_default();
+        if *count >= self.bounds.of_one {
+            return None;
+        }
+        *count += 1;
+        Some(Share {
+            peers: &self.peers,
+            peer,
+        })
+    }
+
+    fn refused(&self, peer: Option<&SpiffeId>) {
+        if let Some(left_out) = self.crowded.pass(Instant::now()) {
+            let peer = peer.map_or_else(|| "none".to_owned(), ToString::to_string);
+            tracing::warn!(
+                event = format!("{}.conn", self.name),
+                peer.spiffe_id = peer,
+                limit = self.bounds.of_one,
+                left_out,
+                "too many connections of one peer"
+            );
+        }
     }
 
     fn failed(&self, problem: &str) {

@@ -3,6 +3,7 @@
 
 use agentd_base::class::{Class, Classified};
 use async_trait::async_trait;
+use serde_json::json;
 
 use crate::caller::Caller;
 use crate::wire::{Part, Task};
@@ -28,6 +29,14 @@ impl SendMessage {
     pub fn text(&self) -> String {
         crate::message::text_of(&self.parts)
     }
+
+    /// The same for a message that is sent again as it was: what it says and where it was said, whatever the order of
+    /// the members of its data.
+    pub fn digest(&self) -> String {
+        let mut content = json!({ "contextId": self.context_id, "parts": self.parts });
+        content.sort_all_objects();
+        agentd_base::digest::of(content.to_string().as_bytes())
+    }
 }
 
 /// Asks for a task.
@@ -40,12 +49,28 @@ pub struct GetTask {
 /// The agent, as the listener sees it.
 #[async_trait]
 pub trait Service: Send + Sync {
-    /// Takes a message. When this returns, the task is durable. The listener runs it to its end even if the caller
-    /// has gone. The history of the task is returned whole: the listener cuts it to what was asked for.
-    async fn send_message(&self, caller: Caller, request: SendMessage) -> Result<Task, ServiceError>;
+    /// Takes a message; the id of its task. When this returns, the task is durable and goes on by itself. The listener
+    /// runs this to its end even if the caller has gone.
+    async fn send_message(&self, caller: &Caller, request: SendMessage) -> Result<String, ServiceError>;
+
+    /// Returns when this task has ended, or when this process has done with it, or does not know it. Dropped when the
+    /// caller has gone.
+    async fn ended(&self, task_id: &str);
 
     /// A task that the caller may see ([`Caller::may_see`]); [`ServiceError::TaskNotFound`] for one that it may not.
-    async fn get_task(&self, caller: Caller, request: GetTask) -> Result<Task, ServiceError>;
+    /// The history is returned whole: the listener cuts it to what was asked for.
+    async fn get_task(&self, caller: &Caller, request: GetTask) -> Result<Task, ServiceError>;
+}
+
+/// Why the agent takes nothing now. It may later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Away {
+    /// So much waits already.
+    Full,
+    /// It is about to stop.
+    Stopping,
+    /// Its store cannot be read or written.
+    Store,
 }
 
 /// Why the agent did not do it.
@@ -65,9 +90,14 @@ pub enum ServiceError {
         /// What is wrong, and what would be right.
         problem: String,
     },
-    /// The agent takes nothing now (it drains, or its store is away). The text is for the log only.
-    #[error("unavailable: {0}")]
-    Unavailable(String),
+    /// The agent takes nothing now.
+    #[error("unavailable: {detail}")]
+    Unavailable {
+        /// What the caller is told.
+        away: Away,
+        /// For the log only.
+        detail: String,
+    },
     /// A bug of ours. The text is for the log only.
     #[error("internal: {0}")]
     Internal(String),
@@ -77,8 +107,36 @@ impl Classified for ServiceError {
     fn class(&self) -> Class {
         match self {
             Self::TaskNotFound(_) | Self::TaskEnded(_) | Self::Invalid { .. } => Class::Invalid,
-            Self::Unavailable(_) => Class::Unavailable,
+            Self::Unavailable { .. } => Class::Unavailable,
             Self::Internal(_) => Class::Internal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_the_same_by_what_it_says_and_where() {
+        let message = |id: &str, context: Option<&str>, part: Part| SendMessage {
+            message_id: id.into(),
+            context_id: context.map(str::to_owned),
+            task_id: None,
+            parts: vec![part],
+            return_immediately: id == "b",
+        };
+        let data = |text: &str| Part::data(serde_json::from_str(text).unwrap());
+        let digest = message("a", Some("c"), data(r#"{"x":1,"y":{"a":1,"b":2}}"#)).digest();
+        let again = message("b", Some("c"), data(r#"{"y":{"b":2,"a":1},"x":1}"#)).digest();
+        assert_eq!(digest, again);
+        for other in [
+            message("a", None, data(r#"{"x":1,"y":{"a":1,"b":2}}"#)),
+            message("a", Some("d"), data(r#"{"x":1,"y":{"a":1,"b":2}}"#)),
+            message("a", Some("c"), data(r#"{"x":1,"y":{"a":1,"b":3}}"#)),
+            message("a", Some("c"), Part::text(r#"{"x":1,"y":{"a":1,"b":2}}"#)),
+        ] {
+            assert_ne!(other.digest(), digest, "{other:?}");
         }
     }
 }

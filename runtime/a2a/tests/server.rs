@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, watch};
 
 const BOUNDS: Bounds = Bounds {
     connections: 2,
+    of_one: 2,
     streams: 10,
     linger: Duration::from_secs(60),
 };

@@ -23,7 +23,7 @@ use agentd_config::document::StoreKind;
 use agentd_config::load::{Layers, Loaded};
 use agentd_config::{ConfigErrors, Document};
 use agentd_mcp::{Outbound, Supervised};
-use agentd_state::{Store, StoreError};
+use agentd_state::{Retention, Store, StoreError};
 use agentd_store::{MemoryStore, SqliteStore};
 use tokio::sync::{mpsc, watch};
 
@@ -194,7 +194,10 @@ impl Foundation {
 
 async fn open_store(document: &Document) -> Result<(Arc<dyn Store>, Durability), StoreError> {
     match document.store_kind() {
-        StoreKind::Memory => Ok((Arc::new(MemoryStore::new()), Durability::Volatile)),
+        StoreKind::Memory => Ok((
+            Arc::new(MemoryStore::new(Retention::MEMORY)),
+            Durability::Volatile,
+        )),
         StoreKind::File => {
             let path = document
                 .store_path(|name| std::env::var(name).ok())
@@ -202,7 +205,8 @@ async fn open_store(document: &Document) -> Result<(Arc<dyn Store>, Durability),
                     StoreError::Unavailable("there is no home folder; set store.path".to_owned())
                 })?;
             let opening = path.clone();
-            let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&opening)).await;
+            let opened =
+                tokio::task::spawn_blocking(move || SqliteStore::open(&opening, Retention::DISK)).await;
             let store = opened.map_err(|error| StoreError::Unavailable(error.to_string()))??;
             tracing::info!(event = "store.file", path = %path.display());
             Ok((Arc::new(store), Durability::Durable))

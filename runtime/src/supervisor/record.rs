@@ -1,6 +1,6 @@
 //! From what is stored to what the wire shows, and the stored form of what a turn brought. Pure.
 
-use agentd_a2a::wire;
+use agentd_a2a::{SendMessage, wire};
 use agentd_agent::Status;
 use agentd_state::{Message, Role, Task, TaskState};
 use jiff::Timestamp;
@@ -8,33 +8,26 @@ use serde_json::{Value, json};
 
 use crate::worker::frame::TurnResult;
 
-/// The key of a conversation: a context id belongs to its principal, so that two principals who choose the same one
-/// neither meet nor learn of each other. A SPIFFE ID has no space.
-pub fn conversation_key(owner: &str, context_id: &str) -> String {
-    format!("{owner} {context_id}")
-}
-
 /// A new task with the caller's message in it.
 pub fn submitted(
     id: String,
-    context_id: String,
+    new_context: impl FnOnce() -> String,
     owner: &str,
-    message_id: &str,
-    parts: &[wire::Part],
+    request: SendMessage,
     now: Timestamp,
 ) -> Task {
     Task {
         id,
-        context_id,
+        context_id: request.context_id.unwrap_or_else(new_context),
         owner: owner.to_owned(),
         state: TaskState::Submitted,
         updated_at: now,
         created_at: now,
         status_message: None,
         history: vec![Message {
-            id: message_id.to_owned(),
+            id: request.message_id,
             role: Role::User,
-            parts: serde_json::to_value(parts).unwrap_or_default(),
+            parts: serde_json::to_value(request.parts).unwrap_or_default(),
         }],
         artifacts: Vec::new(),
     }
@@ -47,11 +40,13 @@ pub fn text_of(task: &Task) -> String {
         .iter()
         .rev()
         .find(|message| message.role == Role::User);
-    let request = agentd_a2a::SendMessage {
+    let request = SendMessage {
         message_id: String::new(),
         context_id: None,
         task_id: None,
-        parts: user.map(|message| parts_of(&message.parts)).unwrap_or_default(),
+        parts: user
+            .map(|message| parts_of(message.parts.clone()))
+            .unwrap_or_default(),
         return_immediately: false,
     };
     request.text()
@@ -102,55 +97,53 @@ fn verdict(result: &TurnResult) -> (TaskState, Option<String>) {
 }
 
 /// The task as callers see it.
-pub fn wire_task(task: &Task) -> wire::Task {
-    let message = task.status_message.as_ref().map(|text| wire::Message {
-        // Stable, so that a task read twice is the same task.
-        message_id: format!("{}-status", task.id),
+pub fn wire_task(task: Task) -> wire::Task {
+    let own = |message_id: String, role, parts| wire::Message {
+        message_id,
         context_id: Some(task.context_id.clone()),
         task_id: Some(task.id.clone()),
-        ..wire::Message::new(wire::Role::Agent, vec![wire::Part::text(text.clone())])
+        ..wire::Message::new(role, parts)
+    };
+    let said = task.status_message.map(|text| {
+        // Stable, so that a task read twice is the same task.
+        let id = format!("{}-status", task.id);
+        own(id, wire::Role::Agent, vec![wire::Part::text(text)])
     });
+    let history = task
+        .history
+        .into_iter()
+        .map(|message| own(message.id, wire_role(message.role), parts_of(message.parts)))
+        .collect();
     wire::Task {
-        id: task.id.clone(),
-        context_id: task.context_id.clone(),
         status: wire::TaskStatus {
             state: wire_state(task.state),
-            message,
+            message: said,
             timestamp: wire::timestamp(task.updated_at),
         },
-        artifacts: artifacts_of(&task.artifacts),
-        history: Some(
-            task.history
-                .iter()
-                .map(|message| wire_message(task, message))
-                .collect(),
-        ),
+        artifacts: artifacts_of(task.artifacts),
+        history: Some(history),
         metadata: None,
+        id: task.id,
+        context_id: task.context_id,
     }
 }
 
-fn wire_message(task: &Task, message: &Message) -> wire::Message {
-    let role = match message.role {
+fn wire_role(role: Role) -> wire::Role {
+    match role {
         Role::User => wire::Role::User,
         Role::Agent => wire::Role::Agent,
-    };
-    wire::Message {
-        message_id: message.id.clone(),
-        context_id: Some(task.context_id.clone()),
-        task_id: Some(task.id.clone()),
-        ..wire::Message::new(role, parts_of(&message.parts))
     }
 }
 
-fn parts_of(parts: &Value) -> Vec<wire::Part> {
+fn parts_of(parts: Value) -> Vec<wire::Part> {
     // Written by us from the same type.
-    serde_json::from_value(parts.clone()).unwrap_or_default()
+    serde_json::from_value(parts).unwrap_or_default()
 }
 
-fn artifacts_of(artifacts: &[Value]) -> Option<Vec<wire::Artifact>> {
+fn artifacts_of(artifacts: Vec<Value>) -> Option<Vec<wire::Artifact>> {
     let artifacts: Vec<wire::Artifact> = artifacts
-        .iter()
-        .filter_map(|artifact| serde_json::from_value(artifact.clone()).ok())
+        .into_iter()
+        .filter_map(|artifact| serde_json::from_value(artifact).ok())
         .collect();
     (!artifacts.is_empty()).then_some(artifacts)
 }
@@ -175,8 +168,14 @@ mod tests {
     }
 
     fn task() -> Task {
-        let parts = [wire::Part::text("hello"), wire::Part::data(json!({ "n": 1 }))];
-        submitted("t1".into(), "c1".into(), "spiffe://td/a", "m1", &parts, now())
+        let request = SendMessage {
+            message_id: "m1".into(),
+            context_id: None,
+            task_id: None,
+            parts: vec![wire::Part::text("hello"), wire::Part::data(json!({ "n": 1 }))],
+            return_immediately: false,
+        };
+        submitted("t1".into(), || "c1".into(), "spiffe://td/a", request, now())
     }
 
     fn result(status: Status, text: &str, reason: Option<&str>) -> TurnResult {
@@ -196,7 +195,7 @@ mod tests {
     fn a_message_survives_the_store_and_comes_back_as_it_was() {
         let stored: Task = serde_json::from_value(serde_json::to_value(task()).unwrap()).unwrap();
         assert_eq!(text_of(&stored), "hello\n\n{\"n\":1}");
-        let wire = serde_json::to_value(wire_task(&stored)).unwrap();
+        let wire = serde_json::to_value(wire_task(stored)).unwrap();
         assert_eq!(
             wire,
             json!({
@@ -213,7 +212,7 @@ mod tests {
     #[test]
     fn an_answer_is_an_artifact_and_a_failure_says_why() {
         let done = ended(task(), &result(Status::Completed, "hi", None), "a1".into(), now());
-        let wire = serde_json::to_value(wire_task(&done)).unwrap();
+        let wire = serde_json::to_value(wire_task(done)).unwrap();
         assert_eq!(wire["status"]["state"], "TASK_STATE_COMPLETED");
         assert_eq!(
             wire["artifacts"],
@@ -221,7 +220,7 @@ mod tests {
         );
 
         let late = ended(task(), &result(Status::Deadline, "", None), "a1".into(), now());
-        let wire = serde_json::to_value(wire_task(&late)).unwrap();
+        let wire = serde_json::to_value(wire_task(late)).unwrap();
         assert_eq!(wire["status"]["state"], "TASK_STATE_FAILED");
         assert!(
             wire["status"]["message"]["parts"][0]["text"]
@@ -233,7 +232,7 @@ mod tests {
 
         let broken = failed(task(), "the worker process was killed by SIGKILL".into(), now());
         assert_eq!(
-            wire_task(&broken).status.message.unwrap().text(),
+            wire_task(broken).status.message.unwrap().text(),
             Some("the worker process was killed by SIGKILL")
         );
     }
@@ -242,13 +241,5 @@ mod tests {
     fn an_empty_answer_is_a_valid_one() {
         let done = ended(task(), &result(Status::Completed, "", None), "a1".into(), now());
         assert_eq!((done.state, done.artifacts.len()), (TaskState::Completed, 0));
-    }
-
-    #[test]
-    fn principals_who_choose_the_same_context_do_not_meet() {
-        assert_ne!(
-            conversation_key("spiffe://td/a", "c"),
-            conversation_key("spiffe://td/b", "c")
-        );
     }
 }

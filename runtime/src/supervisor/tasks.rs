@@ -1,36 +1,37 @@
 //! The agent behind the A2A listener: messages become tasks, tasks become turns. Guarantees: a message is stored
-//! before it is acknowledged; the same message id of the same principal leads to the same task; one conversation runs
+//! before it is acknowledged; the same message of the same principal leads to the same task; one conversation runs
 //! in order, conversations side by side; a transcript and its task's end are stored in one transaction; no task stays
-//! `working` after a restart.
+//! `working` after a restart. What waits is in the store and not in memory.
+
+mod health;
+mod lane;
+mod service;
 
 use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agentd_a2a::{Caller, GetTask, SendMessage, Service, ServiceError, wire};
-use agentd_agent::Status;
+use agentd_a2a::{Away, Caller, SendMessage, ServiceError};
 use agentd_base::clock::SharedClock;
 use agentd_base::id::SharedIds;
-use agentd_state::{Conversation, Store, StoreError, Task, TaskState, Write};
-use async_trait::async_trait;
-use futures::FutureExt as _;
-use serde_json::Value;
+use agentd_base::readiness::Readiness;
+use agentd_state::store::size;
+use agentd_state::{OpenTask, Store, StoreError, Task, TaskState, Write, conversation_key};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::lanes::{Full, Lanes};
-use super::record::{conversation_key, ended, failed, submitted, text_of, wire_task};
-use super::turns::{TurnEnd, TurnInput, TurnRunner};
+use self::health::Watched;
+pub use self::service::A2aService;
+use super::lanes::{Entry, Lanes};
+use super::record::{failed, submitted};
+use super::turns::TurnRunner;
 
 #[cfg(test)]
 mod tests;
 
 /// Turns at once. Each has a process with some megabytes of memory; a pod's default limit leaves room for these.
 pub const PARALLEL_TURNS: usize = 8;
-/// The longest wait between two tries to store the end of a turn: a disk that was full is noticed soon after it is not.
-const WRITE_WAIT: Duration = Duration::from_secs(30);
 
 /// What becomes of work that is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,13 +44,14 @@ pub enum Durability {
 
 /// The tasks of this agent.
 pub struct Tasks {
-    store: Arc<dyn Store>,
+    store: Watched,
     durability: Durability,
     runner: Arc<TurnRunner>,
     ids: SharedIds,
     clock: SharedClock,
-    lanes: Mutex<Lanes<Task>>,
-    followed: Mutex<HashMap<String, watch::Sender<Arc<Task>>>>,
+    lanes: Mutex<Lanes>,
+    /// Where each open task stands, for those who wait for its end.
+    followed: Mutex<HashMap<String, watch::Sender<TaskState>>>,
     slots: Semaphore,
     running: TaskTracker,
     /// No new messages, no new turns.
@@ -59,16 +61,17 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Nothing runs yet.
+    /// Nothing runs yet. While the store cannot be written, `readiness` is blocked.
     pub fn new(
         store: Arc<dyn Store>,
         durability: Durability,
         runner: Arc<TurnRunner>,
         ids: SharedIds,
         clock: SharedClock,
+        readiness: Readiness,
     ) -> Arc<Self> {
         Arc::new(Self {
-            store,
+            store: Watched::new(store, readiness),
             durability,
             runner,
             ids,
@@ -83,29 +86,32 @@ impl Tasks {
     }
 
     /// Takes up what the process before left open: what had not begun begins, what was in the middle has failed,
-    /// since nobody knows which of its tool calls were carried out.
+    /// since nobody knows which of its tool calls were carried out. One record after the other is read.
     ///
     /// # Errors
     /// When the store cannot be read or written.
     pub async fn restore(self: &Arc<Self>) -> Result<(), StoreError> {
         let (mut resumed, mut lost) = (0_u32, 0_u32);
-        for id in self.store.open_tasks().await? {
-            let Some(task) = self.store.task(&id).await? else {
+        for open in self.store.open_tasks().await? {
+            if open.state == TaskState::Submitted {
+                resumed += 1;
+                self.admit(entry(open));
                 continue;
-            };
-            match task.state {
-                TaskState::Submitted => {
-                    resumed += 1;
-                    self.admit(task);
-                }
-                TaskState::Working => {
+            }
+            match self.store.task(&open.id).await {
+                Ok(Some(task)) if !task.state.is_terminal() => {
                     lost += 1;
                     let reason = "the agent was restarted while it worked on this message; tools may have been \
                                   called already; send the message again if the work is to be repeated";
                     let task = failed(task, reason.to_owned(), self.clock.now());
                     self.store.write(vec![Write::Task(task)]).await?;
                 }
-                TaskState::Completed | TaskState::Failed | TaskState::Canceled | TaskState::Rejected => {}
+                Ok(_) => {}
+                // One bad record does not keep the agent from the others.
+                Err(error @ StoreError::Corrupt(_)) => {
+                    tracing::error!(event = "restore.task.corrupt", run.id = open.id, err = %error);
+                }
+                Err(error) => return Err(error),
             }
         }
         tracing::info!(event = "restore.done", resumed, failed = lost);
@@ -124,162 +130,29 @@ impl Tasks {
     }
 
     /// Puts a stored task into its lane.
-    fn admit(self: &Arc<Self>, task: Task) {
-        let key = conversation_key(&task.owner, &task.context_id);
+    fn admit(self: &Arc<Self>, entry: Entry) {
         lock(&self.followed)
-            .entry(task.id.clone())
-            .or_insert_with(|| watch::Sender::new(Arc::new(task.clone())));
-        let first = lock(&self.lanes).add(&key, task);
-        if let Some(task) = first {
+            .entry(entry.id.clone())
+            .or_insert_with(|| watch::Sender::new(TaskState::Submitted));
+        if let Some(entry) = lock(&self.lanes).add(entry) {
             let tasks = self.clone();
-            self.running.spawn(async move { tasks.run_lane(key, task).await });
+            self.running.spawn(async move { tasks.run_lane(entry).await });
         }
     }
 
-    /// Runs the tasks of one conversation, one after the other, until none waits.
-    async fn run_lane(self: Arc<Self>, key: String, first: Task) {
-        let mut next = Some(first);
-        while let Some(task) = next {
-            let id = task.id.clone();
-            // A fault of ours ends this task and not its conversation, which would wait for ever.
-            let run = AssertUnwindSafe(self.run_task(&key, task.clone())).catch_unwind();
-            if run.await.is_err() {
-                let reason = "the agent has a fault and could not go on; its log has the details";
-                tracing::error!(event = "turn.failed", run.id = id, err = reason);
-                self.settle(failed(task, reason.to_owned(), self.clock.now()), None)
-                    .await;
-            }
-            lock(&self.followed).remove(&id);
-            next = lock(&self.lanes).next(&key);
-        }
-    }
-
-    async fn run_task(&self, key: &str, task: Task) {
-        let slot = tokio::select! {
-            biased;
-            () = self.closed.cancelled() => None,
-            slot = self.slots.acquire() => slot.ok(),
-        };
-        if slot.is_none() {
-            self.leave(task, 0).await;
-            return;
-        }
-        let mut working = task.clone();
-        working.state = TaskState::Working;
-        working.updated_at = self.clock.now();
-        let before = match self.begin(key, &working).await {
-            Ok(before) => before,
-            Err(error) => {
-                let reason = format!("the turn did not begin: {error}");
-                self.settle(failed(task, reason, self.clock.now()), None).await;
-                return;
-            }
-        };
-        self.publish(&working);
-        let input = TurnInput {
-            run_id: working.id.clone(),
-            conversation: key.to_owned(),
-            transcript: before
-                .as_ref()
-                .map_or(Value::Null, |before| before.transcript.clone()),
-            text: text_of(&working),
-        };
-        let end = self.runner.run(input, &self.stop).await;
-        let stopped = self.stop.is_cancelled();
-        match end {
-            TurnEnd::Done(result) if stopped && result.status == Status::Cancelled => {
-                self.leave(working, result.tool_calls).await;
-            }
-            TurnEnd::Done(result) => {
-                let now = self.clock.now();
-                let conversation = (!result.transcript.is_null()).then(|| Conversation {
-                    id: key.to_owned(),
-                    owner: working.owner.clone(),
-                    created_at: before.map_or(now, |before| before.created_at),
-                    transcript: result.transcript.clone(),
-                });
-                self.settle(ended(working, &result, self.ids.next(), now), conversation)
-                    .await;
-            }
-            TurnEnd::Broken { tool_calls, .. } if stopped => self.leave(working, tool_calls).await,
-            TurnEnd::Broken { reason, .. } => {
-                self.settle(failed(working, reason, self.clock.now()), None).await;
-            }
-        }
-    }
-
-    async fn begin(&self, key: &str, working: &Task) -> Result<Option<Conversation>, StoreError> {
-        self.store.write(vec![Write::Task(working.clone())]).await?;
-        self.store.conversation(key).await
-    }
-
-    /// The process ends before the task could: it waits for the next start if nothing of it was done and the store
-    /// will be there, else it has failed.
-    async fn leave(&self, mut task: Task, tool_calls: u64) {
-        if self.durability == Durability::Durable && tool_calls == 0 {
-            if task.state != TaskState::Submitted {
-                task.state = TaskState::Submitted;
-                task.updated_at = self.clock.now();
-                self.settle(task, None).await;
-            }
-            return;
-        }
-        let reason = match tool_calls {
-            0 => "the agent was stopped before it could answer; send the message again".to_owned(),
-            1 => "the agent was stopped before it could answer; one tool call had been made".to_owned(),
-            calls => {
-                format!("the agent was stopped before it could answer; {calls} tool calls had been made")
-            }
-        };
-        self.settle(failed(task, reason, self.clock.now()), None).await;
-    }
-
-    /// Stores where a task stands after its turn, together with the transcript, and tells whoever follows it. While the
-    /// store is away it is tried again: until it is stored the turn has not ended.
-    async fn settle(&self, task: Task, conversation: Option<Conversation>) {
-        let mut batch: Vec<Write> = conversation.into_iter().map(Write::Conversation).collect();
-        batch.push(Write::Task(task.clone()));
-        let mut wait = Duration::from_secs(1);
-        while let Err(error) = self.store.write(batch.clone()).await {
-            tracing::error!(event = "store.put.fail", run.id = task.id, err = %error);
-            tokio::select! {
-                () = tokio::time::sleep(wait) => wait = (wait * 2).min(WRITE_WAIT),
-                () = self.stop.cancelled() => return,
-            }
-        }
-        self.publish(&task);
-    }
-
-    fn publish(&self, task: &Task) {
-        if let Some(follower) = lock(&self.followed).get(&task.id) {
-            follower.send_replace(Arc::new(task.clone()));
-        }
-    }
-
-    /// The task when it has ended, or when this process is about to.
-    async fn ended(&self, id: &str) -> Result<Task, ServiceError> {
+    /// Returns when the task has ended, or when this process has done with it.
+    async fn ended(&self, id: &str) {
         let following = lock(&self.followed).get(id).map(watch::Sender::subscribe);
         if let Some(mut following) = following {
-            // The sender goes when this process has done with the task, which may not be its end; its last value stays.
-            let _ = following.wait_for(|task| task.state.is_terminal()).await;
-            let last = following.borrow().clone();
-            return Ok(Task::clone(&last));
+            // The sender goes when this process has done with the task, which may not be its end.
+            let _ = following.wait_for(|state| state.is_terminal()).await;
         }
-        self.stored(id).await
-    }
-
-    async fn stored(&self, id: &str) -> Result<Task, ServiceError> {
-        let task = self.store.task(id).await.map_err(|error| unavailable(&error))?;
-        task.ok_or_else(|| ServiceError::TaskNotFound(id.to_owned()))
     }
 
     async fn visible(&self, caller: &Caller, id: &str) -> Result<Task, ServiceError> {
-        let task = self.stored(id).await?;
-        if caller.may_see(&task.owner) {
-            Ok(task)
-        } else {
-            Err(ServiceError::TaskNotFound(id.to_owned()))
-        }
+        let task = self.store.task(id).await.map_err(|error| unavailable(&error))?;
+        task.filter(|task| caller.may_see(&task.owner))
+            .ok_or_else(|| ServiceError::TaskNotFound(id.to_owned()))
     }
 
     /// A message with a task id: no task waits for input yet, so it can only be refused, and truthfully.
@@ -299,98 +172,96 @@ impl Tasks {
         }
     }
 
-    /// Stores the message as a task, or finds the task that an earlier sending of it made.
-    async fn accept(self: &Arc<Self>, caller: &Caller, request: &SendMessage) -> Result<Task, ServiceError> {
+    /// Stores the message as a task, or finds the task that an earlier sending of it made; its id.
+    async fn accept(self: &Arc<Self>, caller: &Caller, request: SendMessage) -> Result<String, ServiceError> {
         let owner = caller.key();
-        if let Some(task) = self.known(owner, &request.message_id).await? {
-            return Ok(task);
+        let digest = request.digest();
+        if let Some(id) = self.known(owner, &request.message_id, &digest).await? {
+            return Ok(id);
         }
         if self.closed.is_cancelled() {
-            return Err(ServiceError::Unavailable("the agent is about to stop".to_owned()));
+            return Err(away(Away::Stopping, "the agent drains"));
         }
-        let context_id = request.context_id.clone().unwrap_or_else(|| self.ids.next());
-        lock(&self.lanes)
-            .promise(&conversation_key(owner, &context_id))
-            .map_err(|full| {
-                ServiceError::Unavailable(match full {
-                    Full::Conversation => "too many messages of this conversation wait already".to_owned(),
-                    Full::Agent => "too many messages wait already".to_owned(),
-                })
-            })?;
-        let now = self.clock.now();
+        let message_id = request.message_id.clone();
         let task = submitted(
             self.ids.next(),
-            context_id,
+            || self.ids.next(),
             owner,
-            &request.message_id,
-            &request.parts,
-            now,
+            request,
+            self.clock.now(),
         );
-        let batch = vec![
-            Write::Task(task.clone()),
-            Write::MessageId {
-                owner: owner.to_owned(),
-                message_id: request.message_id.clone(),
-                task_id: task.id.clone(),
-            },
-        ];
-        let written = self.store.write(batch).await;
-        lock(&self.lanes).redeem();
+        let entry = Entry {
+            id: task.id.clone(),
+            owner: owner.to_owned(),
+            conversation: conversation_key(owner, &task.context_id),
+            bytes: size(&task),
+        };
+        lock(&self.lanes)
+            .promise(&entry)
+            .map_err(|full| away(Away::Full, &full.to_string()))?;
+        let note = Write::MessageId {
+            owner: owner.to_owned(),
+            message_id: message_id.clone(),
+            task_id: entry.id.clone(),
+            digest: digest.clone(),
+        };
+        let written = self.store.write(vec![Write::Task(task), note]).await;
+        lock(&self.lanes).redeem(&entry);
         match written {
             Ok(()) => {
-                tracing::info!(event = "inbox.accepted", run.id = task.id, principal = owner);
-                self.admit(task.clone());
-                Ok(task)
+                let id = entry.id.clone();
+                tracing::info!(event = "inbox.accepted", run.id = id, principal = owner);
+                self.admit(entry);
+                Ok(id)
             }
             // The same message came twice at the same moment.
             Err(StoreError::Conflict(detail)) => self
-                .known(owner, &request.message_id)
+                .known(owner, &message_id, &digest)
                 .await?
                 .ok_or(ServiceError::Internal(detail)),
             Err(error) => Err(unavailable(&error)),
         }
     }
 
-    async fn known(&self, owner: &str, message_id: &str) -> Result<Option<Task>, ServiceError> {
-        let id = self
-            .store
-            .task_of_message(owner, message_id)
-            .await
-            .map_err(|error| unavailable(&error))?;
-        match id {
-            None => Ok(None),
-            Some(id) => self.store.task(&id).await.map_err(|error| unavailable(&error)),
+    /// The task of a message that came before. The id alone does not make it the same message.
+    async fn known(
+        &self,
+        owner: &str,
+        message_id: &str,
+        digest: &str,
+    ) -> Result<Option<String>, ServiceError> {
+        let noted = self.store.message(owner, message_id).await;
+        match noted.map_err(|error| unavailable(&error))? {
+            Some(noted) if noted.digest != digest && !noted.digest.is_empty() => Err(ServiceError::Invalid {
+                field: "message.messageId",
+                problem: "was used for a message with other parts or another contextId; give each message an id of \
+                          its own, and send a message again as it was"
+                    .to_owned(),
+            }),
+            noted => Ok(noted.map(|noted| noted.task_id)),
         }
     }
 }
 
-/// [`Tasks`] as the listener sees them.
-pub struct A2aService(pub Arc<Tasks>);
-
-#[async_trait]
-impl Service for A2aService {
-    async fn send_message(&self, caller: Caller, request: SendMessage) -> Result<wire::Task, ServiceError> {
-        if let Some(id) = &request.task_id {
-            return Err(self
-                .0
-                .refuse_follow_up(&caller, id, request.context_id.as_deref())
-                .await);
-        }
-        let task = self.0.accept(&caller, &request).await?;
-        if request.return_immediately || task.state.is_terminal() {
-            return Ok(wire_task(&task));
-        }
-        Ok(wire_task(&self.0.ended(&task.id).await?))
+fn entry(open: OpenTask) -> Entry {
+    Entry {
+        conversation: conversation_key(&open.owner, &open.context_id),
+        id: open.id,
+        owner: open.owner,
+        bytes: open.bytes,
     }
+}
 
-    async fn get_task(&self, caller: Caller, request: GetTask) -> Result<wire::Task, ServiceError> {
-        Ok(wire_task(&self.0.visible(&caller, &request.id).await?))
+fn away(away: Away, detail: &str) -> ServiceError {
+    ServiceError::Unavailable {
+        away,
+        detail: detail.to_owned(),
     }
 }
 
 fn unavailable(error: &StoreError) -> ServiceError {
     match error {
-        StoreError::Unavailable(_) => ServiceError::Unavailable(error.to_string()),
+        StoreError::Unavailable(_) => away(Away::Store, &error.to_string()),
         StoreError::Conflict(_) | StoreError::Corrupt(_) => ServiceError::Internal(error.to_string()),
     }
 }

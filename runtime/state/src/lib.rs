@@ -6,5 +6,5 @@
 pub mod record;
 pub mod store;
 
-pub use record::{Conversation, Message, Role, Task, TaskState};
-pub use store::{Store, StoreError, Write};
+pub use record::{Conversation, Message, OpenTask, Role, Task, TaskState, conversation_key};
+pub use store::{Noted, Retention, Store, StoreError, Write};

@@ -5,10 +5,16 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A durable conversation: the A2A `contextId`.
+/// The key of a conversation: a context id belongs to its principal, so that two principals who choose the same one
+/// neither meet nor learn of each other. A SPIFFE ID has no space.
+pub fn conversation_key(owner: &str, context_id: &str) -> String {
+    format!("{owner} {context_id}")
+}
+
+/// A durable conversation: the A2A `contextId` of one principal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
-    /// The context id.
+    /// [`conversation_key`] of its tasks.
     pub id: String,
     /// The SPIFFE ID (or other principal key) that began it: nobody else may see it.
     pub owner: String,
@@ -72,7 +78,7 @@ impl TaskState {
 pub struct Task {
     /// Ours, unique.
     pub id: String,
-    /// The conversation.
+    /// The context: with the owner it names the conversation ([`conversation_key`]).
     pub context_id: String,
     /// The principal that sent it.
     pub owner: String,
@@ -88,4 +94,32 @@ pub struct Task {
     pub history: Vec<Message>,
     /// Artifacts in the wire form of A2A 1.0.
     pub artifacts: Vec<Value>,
+}
+
+/// A task that has not ended, without what was said in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenTask {
+    /// Its id.
+    pub id: String,
+    /// The principal that sent it.
+    pub owner: String,
+    /// The context.
+    pub context_id: String,
+    /// Where it stands.
+    pub state: TaskState,
+    /// What it takes in the store ([`crate::store::size`]).
+    pub bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn principals_who_choose_the_same_context_do_not_meet() {
+        assert_ne!(
+            conversation_key("spiffe://td/a", "c"),
+            conversation_key("spiffe://td/b", "c")
+        );
+    }
 }

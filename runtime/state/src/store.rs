@@ -1,9 +1,15 @@
 //! The storage trait that every engine implements.
 
+use std::time::Duration;
+
 use agentd_base::class::{Class, Classified};
 use async_trait::async_trait;
+use serde::Serialize;
 
-use crate::record::{Conversation, Task};
+use crate::record::{Conversation, OpenTask, Task};
+
+/// What a record takes beside its JSON: keys, indexes, its message id.
+const RECORD_BYTES: u64 = 512;
 
 /// One change. A batch of them is applied in one transaction.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +27,66 @@ pub enum Write {
         message_id: String,
         /// The task.
         task_id: String,
+        /// Tells whether a message with this id is the same message.
+        digest: String,
     },
+}
+
+/// What is known of a message id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Noted {
+    /// The task that the message led to.
+    pub task_id: String,
+    /// The digest that was noted; empty for one that was noted before there were digests.
+    pub digest: String,
+}
+
+/// How long what has ended is kept. Every write that ends a task drops the tasks that ended longest ago, with their
+/// message ids, and a conversation with its last task; what is open is never dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// After its end a task is kept for this time: the contract's `a2a.conversation_ttl`.
+    pub age: Duration,
+    /// Ended tasks and all conversations together, as [`size`] counts.
+    pub bytes: u64,
+}
+
+impl Retention {
+    /// On a disk: a quarter of the default claim of 1 GiB, so that indexes, free pages, the log and what is open have
+    /// room beside it.
+    pub const DISK: Self = Self {
+        age: Self::AGE,
+        bytes: 256 * 1024 * 1024,
+    };
+    /// In memory: more than a one-shot run needs, and a pod has room for it.
+    pub const MEMORY: Self = Self {
+        age: Self::AGE,
+        bytes: 64 * 1024 * 1024,
+    };
+    const AGE: Duration = Duration::from_secs(30 * 86_400);
+}
+
+/// What a record takes in a store.
+pub fn size(record: &impl Serialize) -> u64 {
+    struct Count(u64);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting does not fail, and the records are made of what JSON has.
+    let _ = serde_json::to_writer(&mut count, record);
+    size_of_json(count.0)
+}
+
+/// The same, of a record that is JSON of this length already.
+pub const fn size_of_json(length: u64) -> u64 {
+    length + RECORD_BYTES
 }
 
 /// Why the store did not do it.
@@ -57,8 +122,10 @@ pub trait Store: Send + Sync {
     async fn conversation(&self, id: &str) -> Result<Option<Conversation>, StoreError>;
     /// A task by id.
     async fn task(&self, id: &str) -> Result<Option<Task>, StoreError>;
-    /// The task that a principal's message id led to.
-    async fn task_of_message(&self, owner: &str, message_id: &str) -> Result<Option<String>, StoreError>;
-    /// Ids of tasks that are not terminal, oldest first: what a restart has to take up.
-    async fn open_tasks(&self) -> Result<Vec<String>, StoreError>;
+    /// What was noted of a principal's message id.
+    async fn message(&self, owner: &str, message_id: &str) -> Result<Option<Noted>, StoreError>;
+    /// The tasks that are not terminal, oldest first: what a restart has to take up.
+    async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError>;
+    /// Whether a write of so many bytes would succeed now: it is made and taken back.
+    async fn probe(&self, bytes: u64) -> Result<(), StoreError>;
 }

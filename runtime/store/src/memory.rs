@@ -1,78 +1,130 @@
-//! State that is gone with the process: for one-shot runs and where a person chose it. What has ended is kept up to a
-//! bound, the newest first, since it is the process's own memory that callers fill.
+//! State that is gone with the process: for one-shot runs and where a person chose it. Records are kept as the JSON that
+//! a disk would get, so that what they are counted as is what they take: it is the process's own memory that callers
+//! fill.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-use agentd_state::{Conversation, Store, StoreError, Task, Write};
+use agentd_state::store::size_of_json;
+use agentd_state::{
+    Conversation, Noted, OpenTask, Retention, Store, StoreError, Task, TaskState, Write, conversation_key,
+};
 use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-/// Conversations and tasks as JSON: more than any one-shot run needs, and a pod has room for it.
-const KEPT_BYTES: usize = 64 * 1024 * 1024;
+use crate::sqlite::{taken, unreadable};
 
 /// The store. A batch is applied under one lock, so it is seen whole or not at all.
 #[derive(Debug)]
 pub struct MemoryStore {
     state: Mutex<State>,
-    bytes: usize,
-}
-
-impl Default for MemoryStore {
-    fn default() -> Self {
-        Self {
-            state: Mutex::default(),
-            bytes: KEPT_BYTES,
-        }
-    }
+    retention: Retention,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    conversations: HashMap<String, Conversation>,
-    tasks: HashMap<String, Task>,
-    message_ids: HashMap<(String, String), String>,
+    conversations: HashMap<String, Record>,
+    tasks: HashMap<String, Row>,
+    /// Ended tasks, the longest ended first.
+    ended: BTreeSet<(Timestamp, String)>,
+    /// Tasks of a conversation.
+    members: HashMap<String, usize>,
+    message_ids: HashMap<(String, String), Noted>,
     /// The message ids of a task, which go with it.
     messages_of: HashMap<String, Vec<(String, String)>>,
-    kept: Kept,
+    /// Ended tasks and all conversations.
+    kept: u64,
 }
 
-/// A record that may be let go of.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Record {
-    Conversation(String),
-    Task(String),
+/// What is stored of a record.
+#[derive(Debug)]
+struct Record(Box<str>);
+
+#[derive(Debug)]
+struct Row {
+    record: Record,
+    owner: String,
+    context_id: String,
+    state: TaskState,
+    created_at: Timestamp,
+    updated_at: Timestamp,
 }
 
-/// When each record was written last, and its size.
-#[derive(Debug, Default)]
-struct Kept {
-    places: HashMap<Record, (u64, usize)>,
-    ages: BTreeMap<u64, Record>,
-    writes: u64,
-    bytes: usize,
+/// A write whose record is written out.
+enum Change {
+    Conversation(String, Record),
+    Task(String, Row),
+    MessageId((String, String), Noted),
 }
 
-impl Kept {
-    fn put(&mut self, record: Record, size: usize) {
-        self.remove(&record);
-        self.writes += 1;
-        self.bytes = self.bytes.saturating_add(size);
-        self.ages.insert(self.writes, record.clone());
-        self.places.insert(record, (self.writes, size));
+impl Record {
+    fn of(record: &impl Serialize, id: &str) -> Result<Self, StoreError> {
+        let json = serde_json::to_string(record).map_err(|error| unreadable("record", id, &error))?;
+        Ok(Self(json.into()))
     }
 
-    fn remove(&mut self, record: &Record) {
-        if let Some((age, size)) = self.places.remove(record) {
-            self.ages.remove(&age);
-            self.bytes = self.bytes.saturating_sub(size);
+    fn read<T: DeserializeOwned>(&self, kind: &str, id: &str) -> Result<T, StoreError> {
+        serde_json::from_str(&self.0).map_err(|error| unreadable(kind, id, &error))
+    }
+
+    fn bytes(&self) -> u64 {
+        size_of_json(self.0.len() as u64)
+    }
+}
+
+impl Row {
+    fn key(&self) -> String {
+        conversation_key(&self.owner, &self.context_id)
+    }
+
+    /// What it counts among that which is kept.
+    fn kept(&self) -> u64 {
+        if self.state.is_terminal() {
+            self.record.bytes()
+        } else {
+            0
         }
     }
 }
 
+impl Change {
+    fn of(write: Write) -> Result<Self, StoreError> {
+        Ok(match write {
+            Write::Conversation(conversation) => {
+                let record = Record::of(&conversation, &conversation.id)?;
+                Self::Conversation(conversation.id, record)
+            }
+            Write::Task(task) => {
+                let row = Row {
+                    record: Record::of(&task, &task.id)?,
+                    owner: task.owner,
+                    context_id: task.context_id,
+                    state: task.state,
+                    created_at: task.created_at,
+                    updated_at: task.updated_at,
+                };
+                Self::Task(task.id, row)
+            }
+            Write::MessageId {
+                owner,
+                message_id,
+                task_id,
+                digest,
+            } => Self::MessageId((owner, message_id), Noted { task_id, digest }),
+        })
+    }
+}
+
 impl MemoryStore {
-    /// An empty store.
-    pub fn new() -> Self {
-        Self::default()
+    /// An empty store that keeps what has ended as `retention` says.
+    pub fn new(retention: Retention) -> Self {
+        Self {
+            state: Mutex::default(),
+            retention,
+        }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
@@ -81,186 +133,144 @@ impl MemoryStore {
 }
 
 impl State {
-    fn check(&self, batch: &[Write]) -> Result<(), StoreError> {
+    fn check(&self, batch: &[Change]) -> Result<(), StoreError> {
         let mut new = HashSet::new();
-        for write in batch {
-            if let Write::MessageId {
-                owner, message_id, ..
-            } = write
+        for change in batch {
+            if let Change::MessageId(key, _) = change
+                && (self.message_ids.contains_key(key) || !new.insert(key))
             {
-                let key = (owner.clone(), message_id.clone());
-                if self.message_ids.contains_key(&key) || !new.insert(key) {
-                    return Err(crate::sqlite::taken(owner, message_id));
-                }
+                return Err(taken(&key.0, &key.1));
             }
         }
         Ok(())
     }
 
-    fn apply(&mut self, batch: Vec<Write>) {
-        for write in batch {
-            match write {
-                Write::Conversation(conversation) => {
-                    let id = conversation.id.clone();
-                    self.kept
-                        .put(Record::Conversation(id.clone()), size(&conversation));
-                    self.conversations.insert(id, conversation);
-                }
-                Write::Task(task) => {
-                    self.kept.put(Record::Task(task.id.clone()), size(&task));
-                    self.tasks.insert(task.id.clone(), task);
-                }
-                Write::MessageId {
-                    owner,
-                    message_id,
-                    task_id,
-                } => {
-                    let key = (owner, message_id);
-                    self.messages_of
-                        .entry(task_id.clone())
-                        .or_default()
-                        .push(key.clone());
-                    self.message_ids.insert(key, task_id);
-                }
-            }
-        }
-    }
-
-    /// Lets go of what was written longest ago, but of no task that has not ended, until the rest is within `bytes`.
-    fn shrink(&mut self, bytes: usize) {
-        while self.kept.bytes > bytes {
-            let is_over = |record: &&Record| match record {
-                Record::Conversation(_) => true,
-                Record::Task(id) => self.tasks.get(id).is_none_or(|task| task.state.is_terminal()),
-            };
-            let Some(oldest) = self.kept.ages.values().find(is_over).cloned() else {
-                return;
-            };
-            self.kept.remove(&oldest);
-            match oldest {
-                Record::Conversation(id) => drop(self.conversations.remove(&id)),
-                Record::Task(id) => {
-                    self.tasks.remove(&id);
-                    for key in self.messages_of.remove(&id).unwrap_or_default() {
-                        self.message_ids.remove(&key);
+    /// Applies the batch; when a task of it has ended.
+    fn apply(&mut self, batch: Vec<Change>) -> Option<Timestamp> {
+        let mut last_end = None;
+        for change in batch {
+            match change {
+                Change::Conversation(id, record) => {
+                    self.kept += record.bytes();
+                    if let Some(before) = self.conversations.insert(id, record) {
+                        self.kept -= before.bytes();
                     }
                 }
+                Change::Task(id, row) => {
+                    if row.state.is_terminal() {
+                        last_end = last_end.max(Some(row.updated_at));
+                    }
+                    self.put(id, row);
+                }
+                Change::MessageId(key, noted) => {
+                    let task_id = noted.task_id.clone();
+                    self.messages_of.entry(task_id).or_default().push(key.clone());
+                    self.message_ids.insert(key, noted);
+                }
+            }
+        }
+        last_end
+    }
+
+    fn put(&mut self, id: String, row: Row) {
+        self.take(&id);
+        self.kept += row.kept();
+        *self.members.entry(row.key()).or_default() += 1;
+        if row.state.is_terminal() {
+            self.ended.insert((row.updated_at, id.clone()));
+        }
+        self.tasks.insert(id, row);
+    }
+
+    /// Takes a task out; whether it was the last of its conversation, whose key it is.
+    fn take(&mut self, id: &str) -> Option<String> {
+        let row = self.tasks.remove(id)?;
+        self.kept -= row.kept();
+        self.ended.remove(&(row.updated_at, id.to_owned()));
+        let Entry::Occupied(mut members) = self.members.entry(row.key()) else {
+            return None;
+        };
+        if *members.get() > 1 {
+            *members.get_mut() -= 1;
+            return None;
+        }
+        Some(members.remove_entry().0)
+    }
+
+    /// Lets go of what ended before `now` less the age, and of what is too much, the longest ended first.
+    fn retain(&mut self, retention: Retention, now: Timestamp) {
+        let expired = now.checked_sub(retention.age).unwrap_or(Timestamp::MIN);
+        while let Some((ended_at, _)) = self.ended.first() {
+            if self.kept <= retention.bytes && *ended_at >= expired {
+                return;
+            }
+            let Some((_, id)) = self.ended.pop_first() else {
+                return;
+            };
+            for key in self.messages_of.remove(&id).unwrap_or_default() {
+                self.message_ids.remove(&key);
+            }
+            if let Some(conversation) = self.take(&id)
+                && let Some(record) = self.conversations.remove(&conversation)
+            {
+                self.kept -= record.bytes();
             }
         }
     }
-}
-
-/// About what a record takes.
-fn size(record: &impl serde::Serialize) -> usize {
-    serde_json::to_vec(record).map_or(0, |json| json.len())
 }
 
 #[async_trait]
 impl Store for MemoryStore {
     async fn write(&self, batch: Vec<Write>) -> Result<(), StoreError> {
+        let batch: Vec<Change> = batch.into_iter().map(Change::of).collect::<Result<_, _>>()?;
         self.with(|state| {
             state.check(&batch)?;
-            state.apply(batch);
-            state.shrink(self.bytes);
+            if let Some(now) = state.apply(batch) {
+                state.retain(self.retention, now);
+            }
             Ok(())
         })
     }
 
     async fn conversation(&self, id: &str) -> Result<Option<Conversation>, StoreError> {
-        Ok(self.with(|state| state.conversations.get(id).cloned()))
+        self.with(|state| {
+            let record = state.conversations.get(id);
+            record.map(|record| record.read("conversation", id)).transpose()
+        })
     }
 
     async fn task(&self, id: &str) -> Result<Option<Task>, StoreError> {
-        Ok(self.with(|state| state.tasks.get(id).cloned()))
+        self.with(|state| {
+            let row = state.tasks.get(id);
+            row.map(|row| row.record.read("task", id)).transpose()
+        })
     }
 
-    async fn task_of_message(&self, owner: &str, message_id: &str) -> Result<Option<String>, StoreError> {
+    async fn message(&self, owner: &str, message_id: &str) -> Result<Option<Noted>, StoreError> {
         let key = (owner.to_owned(), message_id.to_owned());
         Ok(self.with(|state| state.message_ids.get(&key).cloned()))
     }
 
-    async fn open_tasks(&self) -> Result<Vec<String>, StoreError> {
-        let mut open: Vec<_> = self.with(|state| {
-            let open = state.tasks.values().filter(|task| !task.state.is_terminal());
-            open.map(|task| (task.created_at, task.id.clone())).collect()
+    async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError> {
+        let mut open: Vec<(Timestamp, OpenTask)> = self.with(|state| {
+            let open = state.tasks.iter().filter(|(_, row)| !row.state.is_terminal());
+            open.map(|(id, row)| {
+                let task = OpenTask {
+                    id: id.clone(),
+                    owner: row.owner.clone(),
+                    context_id: row.context_id.clone(),
+                    state: row.state,
+                    bytes: row.record.bytes(),
+                };
+                (row.created_at, task)
+            })
+            .collect()
         });
-        open.sort();
-        Ok(open.into_iter().map(|(_, id)| id).collect())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use agentd_state::TaskState;
-
-    use super::*;
-
-    fn writes(id: &str, state: TaskState) -> Vec<Write> {
-        let now = "2026-12-01T10:00:00Z".parse().unwrap();
-        let task = Task {
-            id: id.into(),
-            context_id: "c".into(),
-            owner: "o".into(),
-            state,
-            updated_at: now,
-            created_at: now,
-            status_message: None,
-            history: Vec::new(),
-            artifacts: vec!["x".repeat(1000).into()],
-        };
-        let message = Write::MessageId {
-            owner: "o".into(),
-            message_id: format!("m-{id}"),
-            task_id: id.into(),
-        };
-        vec![Write::Task(task), message]
+        open.sort_by(|(a, one), (b, other)| (a, &one.id).cmp(&(b, &other.id)));
+        Ok(open.into_iter().map(|(_, task)| task).collect())
     }
 
-    #[test]
-    fn what_ended_long_ago_goes_first_and_what_is_open_stays() {
-        let mut state = State::default();
-        state.apply(writes("open", TaskState::Working));
-        for id in ["a", "b", "c"] {
-            state.apply(writes(id, TaskState::Completed));
-        }
-        state.shrink(usize::MAX);
-        assert_eq!(state.tasks.len(), 4);
-        state.shrink(3000);
-        let mut left: Vec<&str> = state.tasks.keys().map(String::as_str).collect();
-        left.sort_unstable();
-        assert_eq!(left, ["c", "open"]);
-        assert_eq!((state.message_ids.len(), state.messages_of.len()), (2, 2));
-        // An open task is never let go of, whatever the bound.
-        state.shrink(0);
-        assert_eq!(state.tasks.keys().collect::<Vec<_>>(), ["open"]);
-        // Once it has ended, it may go; nothing is left behind.
-        state.apply(writes("open", TaskState::Failed).into_iter().take(1).collect());
-        state.shrink(0);
-        assert!(state.tasks.is_empty() && state.message_ids.is_empty() && state.messages_of.is_empty());
-        assert!(state.kept.ages.is_empty() && state.kept.places.is_empty());
-        assert_eq!(state.kept.bytes, 0);
-    }
-
-    #[tokio::test]
-    async fn a_caller_cannot_fill_the_memory() {
-        let store = MemoryStore {
-            bytes: 10_000,
-            ..MemoryStore::default()
-        };
-        for number in 0..80 {
-            let conversation = Conversation {
-                id: format!("c{number}"),
-                owner: "o".into(),
-                created_at: "2026-12-01T10:00:00Z".parse().unwrap(),
-                transcript: "x".repeat(1000).into(),
-            };
-            store
-                .write(vec![Write::Conversation(conversation)])
-                .await
-                .unwrap();
-        }
-        assert_eq!(store.conversation("c0").await.unwrap(), None);
-        assert!(store.conversation("c79").await.unwrap().is_some());
-        assert!(store.with(|state| state.kept.bytes) <= 10_000);
+    async fn probe(&self, _: u64) -> Result<(), StoreError> {
+        Ok(())
     }
 }

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use agentd_base::class::{Class, Classified as _};
-use agentd_state::{Store as _, StoreError, TaskState, Write};
+use agentd_state::{Retention, Store as _, StoreError, TaskState, Write};
 use agentd_store::SqliteStore;
-use support::{ALICE, conversation, note, task};
+use support::{ALICE, ALL, conversation, note, open, task, task_of};
 
 const FOLDER: &str = "STORE_TEST_FOLDER";
 
@@ -41,7 +41,7 @@ fn said<'a>(line: &'a str, prefix: &str) -> Option<&'a str> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a child process of the test below"]
 async fn child_writes_until_it_is_killed() {
-    let store = std::sync::Arc::new(SqliteStore::open(&child_folder()).unwrap());
+    let store = std::sync::Arc::new(SqliteStore::open(&child_folder(), ALL).unwrap());
     let mut writers = Vec::new();
     for writer in 0..8 {
         let store = store.clone();
@@ -85,7 +85,7 @@ async fn an_acknowledged_write_survives_kill_9() {
         );
         fresh.retain(|id| id.split('-').nth(1).is_some_and(|n| !n.is_empty()));
         acknowledged = fresh;
-        let store = SqliteStore::open(folder.path()).unwrap();
+        let store = SqliteStore::open(folder.path(), ALL).unwrap();
         for id in &acknowledged {
             assert!(
                 store.task(id).await.unwrap().is_some(),
@@ -93,11 +93,8 @@ async fn an_acknowledged_write_survives_kill_9() {
             );
         }
         // Whole or not at all, the unacknowledged ones included.
-        for id in store.open_tasks().await.unwrap() {
-            assert_eq!(
-                store.task_of_message(ALICE, &id).await.unwrap().as_deref(),
-                Some(id.as_str())
-            );
+        for id in open(&store).await {
+            assert_eq!(task_of(&store, ALICE, &id).await.as_deref(), Some(id.as_str()));
             assert!(
                 store.conversation(&id).await.unwrap().is_some(),
                 "{id} is there by half"
@@ -115,7 +112,7 @@ async fn an_acknowledged_write_survives_kill_9() {
 #[tokio::test]
 #[ignore = "a child process of the test below"]
 async fn child_holds_the_store_until_its_input_ends() {
-    let _store = SqliteStore::open(&child_folder()).unwrap();
+    let _store = SqliteStore::open(&child_folder(), ALL).unwrap();
     println!("holding");
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
@@ -126,7 +123,7 @@ async fn a_second_process_is_refused_and_told_what_to_do() {
     let mut child = child("child_holds_the_store_until_its_input_ends", folder.path(), "");
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     while !lines.next().unwrap().unwrap().contains("holding") {}
-    let error = SqliteStore::open(folder.path()).err().unwrap();
+    let error = SqliteStore::open(folder.path(), ALL).err().unwrap();
     assert_eq!(error.class(), Class::Unavailable);
     let text = error.to_string();
     for part in [
@@ -139,19 +136,19 @@ async fn a_second_process_is_refused_and_told_what_to_do() {
     child.kill().unwrap();
     child.wait().unwrap();
     // Whoever died with it leaves nothing to clean up.
-    let store = SqliteStore::open(folder.path()).unwrap();
+    let store = SqliteStore::open(folder.path(), ALL).unwrap();
     assert!(
-        SqliteStore::open(folder.path()).is_err(),
+        SqliteStore::open(folder.path(), ALL).is_err(),
         "the same process counts too"
     );
     drop(store);
-    SqliteStore::open(folder.path()).unwrap();
+    SqliteStore::open(folder.path(), ALL).unwrap();
 }
 
 #[tokio::test]
 #[ignore = "a child process of the test below"]
 async fn child_writes_until_the_disk_is_full() {
-    let store = SqliteStore::open(&child_folder()).unwrap();
+    let store = SqliteStore::open(&child_folder(), ALL).unwrap();
     for n in 0.. {
         let id = format!("t{n}");
         match store
@@ -160,6 +157,8 @@ async fn child_writes_until_the_disk_is_full() {
         {
             Ok(()) => println!("acknowledged {id}"),
             Err(error) => {
+                // The same is found without anything to write.
+                println!("probe {}", store.probe(100_000).await.is_err());
                 println!("class {}", error.class().label());
                 println!("error {error}");
                 println!("first {}", store.task("t0").await.unwrap().is_some());
@@ -187,13 +186,14 @@ async fn a_disk_that_takes_no_more_is_unavailable_and_nothing_is_lost() {
             .collect::<Vec<_>>()
     };
     assert_eq!(find("class "), ["unavailable"], "{output}");
+    assert_eq!(find("probe "), ["true"], "{output}");
     let error = find("error ").concat();
     assert!(
         error.contains("agentd.db") && error.contains("volume") || error.contains("disk"),
         "{error}"
     );
     assert_eq!(find("first "), ["true"], "reading goes on");
-    let store = SqliteStore::open(folder.path()).unwrap();
+    let store = SqliteStore::open(folder.path(), ALL).unwrap();
     let acknowledged = find("acknowledged ");
     assert!(acknowledged.len() > 10);
     for id in acknowledged {
@@ -209,7 +209,7 @@ async fn a_disk_that_takes_no_more_is_unavailable_and_nothing_is_lost() {
 async fn what_was_stored_is_there_for_the_next_process_and_for_nobody_else() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("a/b");
-    let store = SqliteStore::open(&folder).unwrap();
+    let store = SqliteStore::open(&folder, ALL).unwrap();
     store
         .write(vec![Write::Task(task("t", TaskState::Working, 0))])
         .await
@@ -226,13 +226,13 @@ async fn what_was_stored_is_there_for_the_next_process_and_for_nobody_else() {
     }
     drop(store);
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let store = SqliteStore::open(&folder).unwrap();
+    let store = SqliteStore::open(&folder, ALL).unwrap();
     assert_eq!(mode(&folder), 0o700, "a folder of ours is made private again");
     assert_eq!(
         store.task("t").await.unwrap(),
         Some(task("t", TaskState::Working, 0))
     );
-    assert_eq!(store.open_tasks().await.unwrap(), ["t"]);
+    assert_eq!(open(&store).await, ["t"]);
 }
 
 #[tokio::test]
@@ -241,7 +241,7 @@ async fn a_folder_that_cannot_be_used_is_named_with_the_remedy() {
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
     for path in [file.as_path(), &file.join("below"), Path::new("/proc/nowhere")] {
-        let error = SqliteStore::open(path).err().unwrap();
+        let error = SqliteStore::open(path, ALL).err().unwrap();
         assert_eq!(error.class(), Class::Unavailable, "{error}");
         let text = error.to_string();
         assert!(
@@ -260,7 +260,7 @@ async fn a_file_that_is_no_store_of_ours_is_left_alone() {
         "this is a letter, and not a database at all; it is longer than a header",
     )
     .unwrap();
-    let error = SqliteStore::open(folder.path()).err().unwrap();
+    let error = SqliteStore::open(folder.path(), ALL).err().unwrap();
     assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
     assert!(
         std::fs::read_to_string(&file)
@@ -269,11 +269,11 @@ async fn a_file_that_is_no_store_of_ours_is_left_alone() {
     );
     std::fs::remove_file(&file).unwrap();
 
-    drop(SqliteStore::open(folder.path()).unwrap());
+    drop(SqliteStore::open(folder.path(), ALL).unwrap());
     let connection = rusqlite::Connection::open(&file).unwrap();
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
-    let error = SqliteStore::open(folder.path()).err().unwrap();
+    let error = SqliteStore::open(folder.path(), ALL).err().unwrap();
     assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
     assert!(error.to_string().contains("start the newer agentd"), "{error}");
 }
@@ -281,7 +281,7 @@ async fn a_file_that_is_no_store_of_ours_is_left_alone() {
 #[tokio::test]
 async fn a_record_that_this_version_cannot_read_is_said_to_be_so() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(folder.path()).unwrap();
+    let store = SqliteStore::open(folder.path(), ALL).unwrap();
     store
         .write(vec![Write::Task(task("t", TaskState::Working, 0))])
         .await
@@ -293,11 +293,59 @@ async fn a_record_that_this_version_cannot_read_is_said_to_be_so() {
         .execute("UPDATE task SET record = '{\"id\":7}'", [])
         .unwrap();
     drop(connection);
-    let store = SqliteStore::open(folder.path()).unwrap();
+    let store = SqliteStore::open(folder.path(), ALL).unwrap();
     let error = store.task("t").await.unwrap_err();
     assert!(
         matches!(&error, StoreError::Corrupt(what) if what.starts_with("task t: ")),
         "{error}"
     );
     assert_eq!(store.task("other").await.unwrap(), None, "the others can be read");
+}
+
+/// The schema as it was first released, with one task that ended and one that waits.
+const FIRST: &str = r#"
+    CREATE TABLE conversation (id TEXT PRIMARY KEY, owner TEXT NOT NULL, record TEXT NOT NULL) WITHOUT ROWID, STRICT;
+    CREATE TABLE task (id TEXT PRIMARY KEY, owner TEXT NOT NULL, context_id TEXT NOT NULL, open INTEGER NOT NULL,
+        created_at INTEGER NOT NULL, record TEXT NOT NULL) WITHOUT ROWID, STRICT;
+    CREATE INDEX task_open ON task (created_at, id) WHERE open = 1;
+    CREATE TABLE message_id (owner TEXT NOT NULL, message_id TEXT NOT NULL, task_id TEXT NOT NULL,
+        PRIMARY KEY (owner, message_id)) WITHOUT ROWID, STRICT;
+    PRAGMA user_version = 1;
+"#;
+
+#[tokio::test]
+async fn a_store_of_the_first_schema_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = rusqlite::Connection::open(folder.path().join("agentd.db")).unwrap();
+    connection.execute_batch(FIRST).unwrap();
+    let tasks = [
+        task("old", TaskState::Completed, 1),
+        task("begun", TaskState::Working, 2),
+        task("new", TaskState::Submitted, 3),
+    ];
+    for task in &tasks {
+        let open = !task.state.is_terminal();
+        let created = task.created_at.as_microsecond();
+        let record = serde_json::to_string(task).unwrap();
+        let row = rusqlite::params![task.id, task.owner, task.context_id, open, created, record];
+        connection
+            .execute("INSERT INTO task VALUES (?1, ?2, ?3, ?4, ?5, ?6)", row)
+            .unwrap();
+    }
+    connection
+        .execute("INSERT INTO message_id VALUES (?1, 'm', 'old')", [ALICE])
+        .unwrap();
+    drop(connection);
+    let keep = Retention { bytes: 0, ..ALL };
+    let store = SqliteStore::open(folder.path(), keep).unwrap();
+    assert_eq!(open(&store).await, ["begun", "new"]);
+    assert_eq!(store.task("old").await.unwrap().as_ref(), Some(&tasks[0]));
+    let noted = store.message(ALICE, "m").await.unwrap().unwrap();
+    assert_eq!((noted.task_id.as_str(), noted.digest.as_str()), ("old", ""));
+    // What was there before is counted: with the next end it goes.
+    let ended = task("begun", TaskState::Completed, 4);
+    store.write(vec![Write::Task(ended)]).await.unwrap();
+    assert_eq!(store.task("old").await.unwrap(), None);
+    assert_eq!(store.message(ALICE, "m").await.unwrap(), None);
+    assert_eq!(open(&store).await, ["new"]);
 }

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 const BOUNDS: Bounds = Bounds {
     connections: 16,
+    of_one: 16,
     streams: 16,
     linger: Duration::ZERO,
 };

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use agentd_a2a::wire::{Artifact, Message, Part, Role as Speaker, Task, TaskState, TaskStatus};
 use agentd_a2a::{
-    Authentication, Caller, Card, CardConfig, GetTask, Listener, Principals, Role, SendMessage, Service,
-    ServiceError, Transport, tls,
+    Authentication, Away, Caller, Card, CardConfig, GetTask, Listener, Principals, Role, SendMessage,
+    Service, ServiceError, Transport, tls,
 };
 use agentd_base::drain::Drain;
 use agentd_config::document::Principal;
@@ -53,10 +53,13 @@ pub fn now() -> jiff::Timestamp {
 
 /// An agent that does what the text says: `echo X` answers X, `hold` waits for [`Agent::release`], `break` panics,
 /// `away` is unavailable.
+#[derive(Clone)]
 pub struct Agent {
-    pub tasks: Mutex<HashMap<String, (String, Task)>>,
-    pub gate: Semaphore,
-    pub arrived: Semaphore,
+    pub tasks: Arc<Mutex<HashMap<String, (String, Task)>>>,
+    pub gate: Arc<Semaphore>,
+    pub arrived: Arc<Semaphore>,
+    /// Counts what was written.
+    written: watch::Sender<usize>,
 }
 
 impl Agent {
@@ -73,6 +76,7 @@ impl Agent {
             .lock()
             .unwrap()
             .insert(task.id.clone(), (owner.to_owned(), task.clone()));
+        self.written.send_modify(|count| *count += 1);
     }
 }
 
@@ -86,11 +90,16 @@ fn status(state: TaskState) -> TaskStatus {
 
 #[async_trait]
 impl Service for Agent {
-    async fn send_message(&self, caller: Caller, request: SendMessage) -> Result<Task, ServiceError> {
+    async fn send_message(&self, caller: &Caller, request: SendMessage) -> Result<String, ServiceError> {
         let text = request.text();
         match text.as_str() {
             "break" => panic!("told to"),
-            "away" => return Err(ServiceError::Unavailable("/secret/path is full".into())),
+            "away" => {
+                return Err(ServiceError::Unavailable {
+                    away: Away::Store,
+                    detail: "/secret/path is full".into(),
+                });
+            }
             _ => {}
         }
         let number = self.tasks.lock().unwrap().len();
@@ -114,29 +123,38 @@ impl Service for Agent {
             ]),
             metadata: None,
         };
-        self.store(caller.key(), &task);
-        self.arrived.add_permits(1);
+        let (agent, owner, id) = (self.clone(), caller.key().to_owned(), task.id.clone());
+        agent.store(&owner, &task);
+        agent.arrived.add_permits(1);
         if request.return_immediately {
-            return Ok(task);
+            return Ok(id);
         }
-        if text == "hold" {
-            self.gate.acquire().await.unwrap().forget();
-        }
-        task.status = status(TaskState::Completed);
-        task.artifacts = Some(vec![Artifact {
-            artifact_id: "answer".into(),
-            name: None,
-            description: None,
-            parts: vec![Part::text(text.strip_prefix("echo ").unwrap_or(&text))],
-            metadata: None,
-            extensions: None,
-        }]);
-        self.store(caller.key(), &task);
-        self.arrived.add_permits(1);
-        Ok(task)
+        tokio::spawn(async move {
+            if text == "hold" {
+                agent.gate.acquire().await.unwrap().forget();
+            }
+            task.status = status(TaskState::Completed);
+            task.artifacts = Some(vec![Artifact {
+                artifact_id: "answer".into(),
+                name: None,
+                description: None,
+                parts: vec![Part::text(text.strip_prefix("echo ").unwrap_or(&text))],
+                metadata: None,
+                extensions: None,
+            }]);
+            agent.store(&owner, &task);
+            agent.arrived.add_permits(1);
+        });
+        Ok(id)
     }
 
-    async fn get_task(&self, caller: Caller, request: GetTask) -> Result<Task, ServiceError> {
+    async fn ended(&self, id: &str) {
+        let mut written = self.written.subscribe();
+        let ended = |_: &usize| self.tasks.lock().unwrap()[id].1.status.state == TaskState::Completed;
+        written.wait_for(ended).await.unwrap();
+    }
+
+    async fn get_task(&self, caller: &Caller, request: GetTask) -> Result<Task, ServiceError> {
         let tasks = self.tasks.lock().unwrap();
         match tasks.get(&request.id) {
             Some((owner, task)) if caller.may_see(owner) => Ok(task.clone()),
@@ -173,9 +191,10 @@ pub struct World {
 
 pub fn agent() -> Arc<Agent> {
     Arc::new(Agent {
-        tasks: Mutex::default(),
-        gate: Semaphore::new(0),
-        arrived: Semaphore::new(0),
+        tasks: Arc::default(),
+        gate: Arc::new(Semaphore::new(0)),
+        arrived: Arc::new(Semaphore::new(0)),
+        written: watch::Sender::new(0),
     })
 }
 

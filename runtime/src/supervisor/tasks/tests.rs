@@ -1,8 +1,12 @@
-//! What no process test can bring about: a fault of our own in the middle of a task.
+//! What no process test can bring about when it wants to: a fault of our own in the middle of a task, a store that fails
+//! at a certain write.
 
-use agentd_a2a::wire;
+use agentd_a2a::{Principals, Role, SendMessage, wire};
 use agentd_config::Document;
+use agentd_config::document::Principal;
+use agentd_state::{Conversation, Noted, Retention};
 use agentd_store::MemoryStore;
+use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use super::*;
@@ -10,69 +14,295 @@ use crate::metrics::Metrics;
 use crate::supervisor::settings::Settings;
 use crate::worker::pool::Pool;
 
-/// Panics when a turn begins.
-struct Broken(MemoryStore);
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    Nothing,
+    /// A read of a conversation panics.
+    Panic,
+    /// No task can end.
+    Ends,
+    /// Nothing can be written.
+    Full,
+}
 
-#[async_trait]
-impl Store for Broken {
-    async fn write(&self, batch: Vec<Write>) -> Result<(), StoreError> {
-        self.0.write(batch).await
+/// A store in trouble.
+struct Troubled {
+    store: MemoryStore,
+    trouble: Mutex<Trouble>,
+}
+
+impl Troubled {
+    fn new(trouble: Trouble) -> Arc<Self> {
+        Arc::new(Self {
+            store: MemoryStore::new(Retention::MEMORY),
+            trouble: Mutex::new(trouble),
+        })
     }
 
-    async fn conversation(&self, _: &str) -> Result<Option<Conversation>, StoreError> {
-        panic!("a fault of ours")
+    fn set(&self, trouble: Trouble) {
+        *lock(&self.trouble) = trouble;
     }
 
-    async fn task(&self, id: &str) -> Result<Option<Task>, StoreError> {
-        self.0.task(id).await
-    }
-
-    async fn task_of_message(&self, owner: &str, message_id: &str) -> Result<Option<String>, StoreError> {
-        self.0.task_of_message(owner, message_id).await
-    }
-
-    async fn open_tasks(&self) -> Result<Vec<String>, StoreError> {
-        self.0.open_tasks().await
+    fn has(&self, trouble: Trouble) -> bool {
+        *lock(&self.trouble) == trouble
     }
 }
 
-#[tokio::test]
-async fn a_fault_of_ours_fails_its_task_and_the_conversation_goes_on() {
+fn full() -> StoreError {
+    StoreError::Unavailable("/secret/path is full".into())
+}
+
+#[async_trait]
+impl Store for Troubled {
+    async fn write(&self, batch: Vec<Write>) -> Result<(), StoreError> {
+        let ends = |write: &Write| matches!(write, Write::Task(task) if task.state.is_terminal());
+        if self.has(Trouble::Full) || self.has(Trouble::Ends) && batch.iter().any(ends) {
+            return Err(full());
+        }
+        self.store.write(batch).await
+    }
+
+    async fn conversation(&self, id: &str) -> Result<Option<Conversation>, StoreError> {
+        assert!(!self.has(Trouble::Panic), "a fault of ours");
+        self.store.conversation(id).await
+    }
+
+    async fn task(&self, id: &str) -> Result<Option<Task>, StoreError> {
+        self.store.task(id).await
+    }
+
+    async fn message(&self, owner: &str, message_id: &str) -> Result<Option<Noted>, StoreError> {
+        self.store.message(owner, message_id).await
+    }
+
+    async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError> {
+        self.store.open_tasks().await
+    }
+
+    async fn probe(&self, bytes: u64) -> Result<(), StoreError> {
+        if self.has(Trouble::Nothing) {
+            self.store.probe(bytes).await
+        } else {
+            Err(full())
+        }
+    }
+}
+
+/// An agent whose every turn fails, since there is no program to run it.
+struct World {
+    store: Arc<Troubled>,
+    readiness: Readiness,
+    tasks: Arc<Tasks>,
+}
+
+fn world(trouble: Trouble) -> World {
     let settings = Settings {
         generation: 1,
         document: Document::default(),
         digest: None,
     };
-    let (_settings, settings) = watch::channel(Arc::new(settings));
-    let (_servers, servers) = watch::channel(Arc::default());
     let runner = TurnRunner {
         pool: Pool::new("/does/not/exist".into()),
         instance: "a".into(),
-        settings,
+        settings: watch::Sender::new(Arc::new(settings)).subscribe(),
         identity: None,
-        servers,
+        servers: watch::Sender::new(Arc::default()).subscribe(),
         suspects: mpsc::channel(1).0,
         human: None,
         metrics: Metrics::new().unwrap(),
     };
+    let (store, readiness) = (Troubled::new(trouble), Readiness::new());
     let tasks = Tasks::new(
-        Arc::new(Broken(MemoryStore::new())),
+        store.clone(),
         Durability::Volatile,
         Arc::new(runner),
         agentd_base::id::uuids(),
         agentd_base::clock::system(),
+        readiness.clone(),
     );
-    let now = tasks.clock.now();
-    for id in ["t1", "t2"] {
-        let parts = [wire::Part::text("hi")];
-        let task = submitted(id.into(), "c".into(), "spiffe://td/a", id, &parts, now);
-        tasks.store.write(vec![Write::Task(task.clone())]).await.unwrap();
-        tasks.admit(task);
+    World {
+        store,
+        readiness,
+        tasks,
     }
-    for id in ["t1", "t2"] {
-        let task = tasks.ended(id).await.unwrap();
+}
+
+const ALICE: &str = "spiffe://td/ns/a/sa/alice";
+const BOB: &str = "spiffe://td/ns/a/sa/bob";
+
+fn caller(id: &str) -> Caller {
+    let listed = Principals::new(&[Principal {
+        name: "one".into(),
+        spiffe_id: id.into(),
+        role: Role::Agent,
+    }]);
+    listed.caller(&id.parse().unwrap()).unwrap().clone()
+}
+
+fn message(id: &str, context: &str, text: &str) -> SendMessage {
+    SendMessage {
+        message_id: id.into(),
+        context_id: Some(context.into()),
+        task_id: None,
+        parts: vec![wire::Part::text(text)],
+        return_immediately: true,
+    }
+}
+
+impl World {
+    async fn send(&self, id: &str, text: &str) -> Result<String, ServiceError> {
+        let alice = caller(ALICE);
+        self.tasks.accept(&alice, message(id, "c", text)).await
+    }
+
+    async fn task(&self, id: &str) -> Task {
+        self.store.task(id).await.unwrap().unwrap()
+    }
+
+    async fn until(&self, condition: impl Fn(&Self) -> bool) {
+        while !condition(self) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fault_of_ours_fails_its_task_and_the_conversation_goes_on() {
+    let world = world(Trouble::Panic);
+    for id in ["m1", "m2"] {
+        let id = world.send(id, "hi").await.unwrap();
+        world.tasks.ended(&id).await;
+        let task = world.task(&id).await;
         assert_eq!(task.state, TaskState::Failed, "{task:?}");
         assert!(task.status_message.unwrap().contains("fault"));
     }
-    assert!(tasks.store.open_tasks().await.unwrap().is_empty());
+    assert!(world.store.open_tasks().await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_store_cannot_be_written_the_agent_is_not_ready_and_says_so() {
+    let world = world(Trouble::Full);
+    let refused = world.send("m1", "hi").await.unwrap_err();
+    assert_eq!(refused, away(Away::Store, &full().to_string()));
+    let blocked = ["store: the last write failed; it is tried again until one succeeds"];
+    assert_eq!(world.readiness.blockers(), blocked);
+    // Nobody writes, and the clock runs: as long as there is no room it stays so.
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(world.readiness.blockers(), blocked);
+    // Room is found without anybody's write.
+    world.store.set(Trouble::Nothing);
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert_eq!(world.readiness.blockers(), Vec::<String>::new());
+    // A refused message left nothing behind: sent again it is accepted.
+    let id = world.send("m1", "hi").await.unwrap();
+    world.tasks.ended(&id).await;
+    assert_eq!(world.task(&id).await.state, TaskState::Failed);
+    // A write that succeeds is enough, whoever made it.
+    world.store.set(Trouble::Full);
+    world.send("m2", "hi").await.unwrap_err();
+    assert_eq!(world.readiness.blockers(), blocked);
+    world.store.set(Trouble::Nothing);
+    world.send("m2", "hi").await.unwrap();
+    assert_eq!(world.readiness.blockers(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_ended_while_the_store_was_full_is_stored_when_there_is_room() {
+    let world = world(Trouble::Ends);
+    let id = world.send("m1", "hi").await.unwrap();
+    world.until(|world| !world.readiness.blockers().is_empty()).await;
+    assert_eq!(world.task(&id).await.state, TaskState::Working);
+    world.store.set(Trouble::Full);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(world.task(&id).await.state, TaskState::Working);
+    world.store.set(Trouble::Nothing);
+    world.tasks.ended(&id).await;
+    assert_eq!(world.task(&id).await.state, TaskState::Failed);
+    assert_eq!(world.readiness.blockers(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_turn_comes_while_the_store_is_full_waits_for_it() {
+    let world = world(Trouble::Nothing);
+    let slots = world
+        .tasks
+        .slots
+        .acquire_many(PARALLEL_TURNS as u32)
+        .await
+        .unwrap();
+    let id = world.send("m1", "hi").await.unwrap();
+    world.store.set(Trouble::Full);
+    drop(slots);
+    world.until(|world| !world.readiness.blockers().is_empty()).await;
+    assert_eq!(world.task(&id).await.state, TaskState::Submitted);
+    world.store.set(Trouble::Nothing);
+    world.tasks.ended(&id).await;
+    let task = world.task(&id).await;
+    assert!(
+        task.status_message
+            .as_ref()
+            .unwrap()
+            .contains("no worker process"),
+        "its turn began: {task:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_message_id_stands_for_one_message() {
+    let world = world(Trouble::Nothing);
+    let id = world.send("m1", "hi").await.unwrap();
+    assert_eq!(world.send("m1", "hi").await, Ok(id.clone()));
+    let other_text = world.send("m1", "ho").await.unwrap_err();
+    let alice = caller(ALICE);
+    let other_context = world
+        .tasks
+        .accept(&alice, message("m1", "d", "hi"))
+        .await
+        .unwrap_err();
+    assert_eq!(other_text, other_context);
+    let ServiceError::Invalid { field, problem } = other_text else {
+        panic!("{other_text:?}");
+    };
+    assert_eq!(field, "message.messageId");
+    assert!(
+        problem.starts_with("was used for a message with other parts"),
+        "{problem}"
+    );
+    // Another caller has ids of its own.
+    let bob = caller(BOB);
+    let theirs = world.tasks.accept(&bob, message("m1", "c", "ho")).await.unwrap();
+    assert_ne!(theirs, id);
+}
+
+#[tokio::test]
+async fn what_was_taken_up_after_a_restart_counts_against_the_bounds() {
+    let world = world(Trouble::Nothing);
+    // Nothing begins.
+    let _slots = world
+        .tasks
+        .slots
+        .acquire_many(PARALLEL_TURNS as u32)
+        .await
+        .unwrap();
+    let large = "x".repeat(9 * 1024 * 1024);
+    let before = submitted(
+        "before".into(),
+        String::new,
+        ALICE,
+        message("m0", "other", &large),
+        world.tasks.clock.now(),
+    );
+    world.store.write(vec![Write::Task(before)]).await.unwrap();
+    world.tasks.restore().await.unwrap();
+    let refused = world.send("m1", "hi").await.unwrap_err();
+    assert_eq!(
+        refused,
+        away(Away::Full, "too many messages of this caller wait already")
+    );
+    assert_eq!(
+        world.store.message(ALICE, "m1").await.unwrap(),
+        None,
+        "it left nothing"
+    );
 }

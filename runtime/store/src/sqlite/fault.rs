@@ -42,7 +42,7 @@ pub(crate) fn taken(owner: &str, message_id: &str) -> StoreError {
 }
 
 /// A record that does not parse.
-pub(super) fn unreadable(kind: &str, id: &str, error: &serde_json::Error) -> StoreError {
+pub(crate) fn unreadable(kind: &str, id: &str, error: &serde_json::Error) -> StoreError {
     StoreError::Corrupt(format!("{kind} {id}: {error}"))
 }
 

@@ -8,15 +8,16 @@
 mod fault;
 mod folder;
 mod reader;
+mod retention;
 mod schema;
 mod writer;
 
 use std::path::{Path, PathBuf};
 
-use agentd_state::{Conversation, Store, StoreError, Task, Write};
+use agentd_state::{Conversation, Noted, OpenTask, Retention, Store, StoreError, Task, Write};
 use async_trait::async_trait;
 
-pub(crate) use fault::taken;
+pub(crate) use fault::{taken, unreadable};
 use folder::Folder;
 use reader::Readers;
 use writer::Writer;
@@ -34,19 +35,20 @@ pub struct SqliteStore {
 
 impl SqliteStore {
     /// Opens the store in `folder`, made when it is not there (0700; its files 0600), and brings it to this version's
-    /// schema. Blocks for a few file operations.
+    /// schema. Blocks for a few file operations. What has ended is kept as `retention` says, on a small volume less.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] when another process has it, or the folder cannot be used; it names path and
     /// remedy. [`StoreError::Corrupt`] when the file is not a store of this version or an older one.
-    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+    pub fn open(folder: &Path, retention: Retention) -> Result<Self, StoreError> {
         let folder = Folder::claim(folder)?;
+        let retention = retention::fitting(retention, folder.path());
         let file = folder.private_file(FILE)?;
         let mut connection = schema::connect(&file)?;
         schema::migrate(&mut connection, &file)?;
         folder.sync()?;
         let readers = Readers::new(file.clone());
-        let writer = Writer::start(connection, file)?;
+        let writer = Writer::start(connection, file, retention)?;
         Ok(Self {
             readers,
             writer,
@@ -88,14 +90,18 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn task_of_message(&self, owner: &str, message_id: &str) -> Result<Option<String>, StoreError> {
+    async fn message(&self, owner: &str, message_id: &str) -> Result<Option<Noted>, StoreError> {
         let (owner, message_id) = (owner.to_owned(), message_id.to_owned());
         self.readers
-            .read(move |connection| reader::task_of_message(connection, &owner, &message_id))
+            .read(move |connection| reader::message(connection, &owner, &message_id))
             .await
     }
 
-    async fn open_tasks(&self) -> Result<Vec<String>, StoreError> {
+    async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError> {
         self.readers.read(reader::open_tasks).await
+    }
+
+    async fn probe(&self, bytes: u64) -> Result<(), StoreError> {
+        self.writer.probe(bytes).await
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agentd_state::{Conversation, StoreError, Task};
+use agentd_state::{Conversation, Noted, OpenTask, StoreError, Task, TaskState};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
@@ -70,23 +70,39 @@ pub(super) fn task(connection: &Connection, id: &str) -> Result<Option<Task>, Fa
     record(connection, "task", "SELECT record FROM task WHERE id = ?1", id)
 }
 
-pub(super) fn task_of_message(
+pub(super) fn message(
     connection: &Connection,
     owner: &str,
     message_id: &str,
-) -> Result<Option<String>, Fault> {
-    let mut statement =
-        connection.prepare_cached("SELECT task_id FROM message_id WHERE owner = ?1 AND message_id = ?2")?;
-    Ok(statement
-        .query_row(params![owner, message_id], |row| row.get(0))
-        .optional()?)
+) -> Result<Option<Noted>, Fault> {
+    let mut statement = connection
+        .prepare_cached("SELECT task_id, digest FROM message_id WHERE owner = ?1 AND message_id = ?2")?;
+    let noted = statement.query_row(params![owner, message_id], |row| {
+        Ok(Noted {
+            task_id: row.get(0)?,
+            digest: row.get(1)?,
+        })
+    });
+    Ok(noted.optional()?)
 }
 
-pub(super) fn open_tasks(connection: &Connection) -> Result<Vec<String>, Fault> {
-    let mut statement =
-        connection.prepare_cached("SELECT id FROM task WHERE open = 1 ORDER BY created_at, id")?;
-    let ids = statement.query_map([], |row| row.get(0))?;
-    Ok(ids.collect::<Result<_, _>>()?)
+pub(super) fn open_tasks(connection: &Connection) -> Result<Vec<OpenTask>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, owner, context_id, waiting, bytes FROM task WHERE open = 1 ORDER BY created_at, id",
+    )?;
+    let tasks = statement.query_map([], |row| {
+        Ok(OpenTask {
+            id: row.get(0)?,
+            owner: row.get(1)?,
+            context_id: row.get(2)?,
+            state: match row.get(3)? {
+                true => TaskState::Submitted,
+                false => TaskState::Working,
+            },
+            bytes: u64::try_from(row.get::<_, i64>(4)?).unwrap_or_default(),
+        })
+    })?;
+    Ok(tasks.collect::<Result<_, _>>()?)
 }
 
 fn record<T: DeserializeOwned>(

@@ -10,7 +10,8 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use super::fault::sqlite;
 
 /// The schema, step by step; `user_version` counts the steps that were taken.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 2] = [FIRST, RETENTION];
+const FIRST: &str = "
     CREATE TABLE conversation (
         id TEXT PRIMARY KEY,
         owner TEXT NOT NULL,
@@ -31,7 +32,41 @@ const MIGRATIONS: [&str; 1] = ["
         task_id TEXT NOT NULL,
         PRIMARY KEY (owner, message_id)
     ) WITHOUT ROWID, STRICT;
-"];
+";
+/// What is kept is counted as it changes, so that a write that ends a task knows at once whether something must go.
+const RETENTION: &str = "
+    ALTER TABLE task ADD COLUMN waiting INTEGER NOT NULL DEFAULT 0; -- it has not begun
+    ALTER TABLE task ADD COLUMN ended_at INTEGER; -- microseconds since 1970; NULL while it is open
+    ALTER TABLE task ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE conversation ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE message_id ADD COLUMN digest TEXT NOT NULL DEFAULT '';
+    UPDATE task SET waiting = (record ->> '$.state' = 'submitted'), bytes = octet_length(record) + 512,
+        ended_at = CASE open WHEN 0 THEN created_at END;
+    UPDATE conversation SET bytes = octet_length(record) + 512;
+    CREATE INDEX task_ended ON task (ended_at, id) WHERE ended_at IS NOT NULL;
+    CREATE INDEX task_context ON task (owner, context_id);
+    CREATE INDEX message_of_task ON message_id (task_id);
+
+    CREATE TABLE kept (one INTEGER PRIMARY KEY CHECK (one = 1), bytes INTEGER NOT NULL) STRICT;
+    INSERT INTO kept (one, bytes) SELECT 1,
+        (SELECT coalesce(sum(bytes), 0) FROM task WHERE ended_at IS NOT NULL)
+        + (SELECT coalesce(sum(bytes), 0) FROM conversation);
+    CREATE TRIGGER task_in AFTER INSERT ON task WHEN new.ended_at IS NOT NULL
+        BEGIN UPDATE kept SET bytes = bytes + new.bytes; END;
+    CREATE TRIGGER task_out AFTER DELETE ON task WHEN old.ended_at IS NOT NULL
+        BEGIN UPDATE kept SET bytes = bytes - old.bytes; END;
+    CREATE TRIGGER task_change AFTER UPDATE ON task
+        BEGIN UPDATE kept SET bytes = bytes
+            + iif(new.ended_at IS NULL, 0, new.bytes) - iif(old.ended_at IS NULL, 0, old.bytes); END;
+    CREATE TRIGGER conversation_in AFTER INSERT ON conversation
+        BEGIN UPDATE kept SET bytes = bytes + new.bytes; END;
+    CREATE TRIGGER conversation_out AFTER DELETE ON conversation
+        BEGIN UPDATE kept SET bytes = bytes - old.bytes; END;
+    CREATE TRIGGER conversation_change AFTER UPDATE ON conversation
+        BEGIN UPDATE kept SET bytes = bytes + new.bytes - old.bytes; END;
+
+    CREATE TABLE probe (one INTEGER PRIMARY KEY CHECK (one = 1), filler BLOB NOT NULL) STRICT;
+";
 /// Somebody may look into the file with a tool of their own; what takes longer is a fault.
 const BUSY: Duration = Duration::from_secs(5);
 /// The log is cut to this size at a checkpoint, so that one large write does not keep the disk.

@@ -4,22 +4,32 @@
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use agentd_state::{StoreError, Write};
+use agentd_state::store::size_of_json;
+use agentd_state::{Retention, StoreError, TaskState, Write};
+use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, Savepoint, TransactionBehavior, params};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
 use super::fault::{Fault, sqlite, taken, unreadable};
+use super::retention::retain;
 
 /// Batches that wait. A caller beyond it waits for a place, so a slow disk is felt and not hoarded.
 const QUEUE: usize = 256;
 /// Batches of one commit: bounds how long the first of them waits for the others' rows.
 const GROUP: usize = 128;
 
-/// A batch and who waits for it.
+/// What is to be done, and who waits for it.
 struct Job {
-    batch: Vec<Write>,
+    work: Work,
     done: oneshot::Sender<Result<(), StoreError>>,
+}
+
+enum Work {
+    /// To be kept.
+    Batch(Vec<Write>),
+    /// To be made and taken back: so many bytes.
+    Probe(u64),
 }
 
 /// The handle of the thread.
@@ -29,11 +39,15 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection, file: PathBuf) -> Result<Self, StoreError> {
+    pub(super) fn start(
+        connection: Connection,
+        file: PathBuf,
+        retention: Retention,
+    ) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::channel(QUEUE);
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || run(connection, &file, queue))
+            .spawn(move || run(connection, &file, retention, queue))
             .map_err(|error| StoreError::Unavailable(format!("the writer cannot start: {error}")))?;
         Ok(Self {
             jobs: Some(jobs),
@@ -42,10 +56,18 @@ impl Writer {
     }
 
     pub(super) async fn write(&self, batch: Vec<Write>) -> Result<(), StoreError> {
+        self.send(Work::Batch(batch)).await
+    }
+
+    pub(super) async fn probe(&self, bytes: u64) -> Result<(), StoreError> {
+        self.send(Work::Probe(bytes)).await
+    }
+
+    async fn send(&self, work: Work) -> Result<(), StoreError> {
         let ended = || StoreError::Unavailable("the writer has ended".to_owned());
         let (done, outcome) = oneshot::channel();
         let jobs = self.jobs.as_ref().ok_or_else(ended)?;
-        jobs.send(Job { batch, done }).await.map_err(|_| ended())?;
+        jobs.send(Job { work, done }).await.map_err(|_| ended())?;
         outcome.await.map_err(|_| ended())?
     }
 }
@@ -60,32 +82,51 @@ impl Drop for Writer {
     }
 }
 
-fn run(mut connection: Connection, file: &Path, mut queue: mpsc::Receiver<Job>) {
+fn run(mut connection: Connection, file: &Path, retention: Retention, mut queue: mpsc::Receiver<Job>) {
     while let Some(first) = queue.blocking_recv() {
-        let mut group = vec![first];
-        while group.len() < GROUP {
-            match queue.try_recv() {
-                Ok(job) => group.push(job),
-                Err(_) => break,
+        let mut next = Some(first);
+        let mut group = Vec::new();
+        while let Some(Job { work, done }) = next {
+            match work {
+                Work::Batch(batch) => group.push((batch, done)),
+                Work::Probe(bytes) => {
+                    let outcome = probe(&connection, bytes).map_err(|error| sqlite(&error, file));
+                    let _ = done.send(outcome);
+                }
             }
+            next = (group.len() < GROUP).then(|| queue.try_recv().ok()).flatten();
         }
-        commit(&mut connection, file, group);
+        if !group.is_empty() {
+            commit(&mut connection, file, retention, group);
+        }
     }
 }
 
+/// Two transactions: what is made and taken back in one is never written.
+fn probe(connection: &Connection, bytes: u64) -> rusqlite::Result<()> {
+    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO probe (one, filler) VALUES (1, zeroblob(?1))")?
+        .execute([bytes])?;
+    connection.prepare_cached("DELETE FROM probe")?.execute([])?;
+    Ok(())
+}
+
+type Waiting = (Vec<Write>, oneshot::Sender<Result<(), StoreError>>);
+
 /// Applies the group in one transaction and answers when it is on the disk.
-fn commit(connection: &mut Connection, file: &Path, group: Vec<Job>) {
-    let batches = group.iter().map(|job| job.batch.as_slice());
-    match apply_group(connection, batches) {
+fn commit(connection: &mut Connection, file: &Path, retention: Retention, group: Vec<Waiting>) {
+    let batches = group.iter().map(|(batch, _)| batch.as_slice());
+    match apply_group(connection, retention, batches) {
         Ok(outcomes) => {
-            for (job, outcome) in group.into_iter().zip(outcomes) {
-                let _ = job.done.send(outcome);
+            for ((_, done), outcome) in group.into_iter().zip(outcomes) {
+                let _ = done.send(outcome);
             }
         }
         Err(error) => {
             tracing::error!(event = "store.put.fail", err = %sqlite(&error, file), batches = group.len());
-            for job in group {
-                let _ = job.done.send(Err(sqlite(&error, file)));
+            for (_, done) in group {
+                let _ = done.send(Err(sqlite(&error, file)));
             }
         }
     }
@@ -94,10 +135,12 @@ fn commit(connection: &mut Connection, file: &Path, group: Vec<Job>) {
 /// One outcome per batch; an error when nothing was committed.
 fn apply_group<'a>(
     connection: &mut Connection,
+    retention: Retention,
     batches: impl Iterator<Item = &'a [Write]>,
 ) -> rusqlite::Result<Vec<Result<(), StoreError>>> {
     let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut outcomes = Vec::new();
+    let mut last_end: Option<Timestamp> = None;
     for batch in batches {
         let savepoint = transaction.savepoint()?;
         // Dropping a savepoint rolls it back.
@@ -106,50 +149,67 @@ fn apply_group<'a>(
             Err(Fault::Store(error)) => Err(error),
             Err(Fault::Sqlite(error)) => return Err(error),
         });
+        last_end = last_end.max(batch.iter().filter_map(end).max());
+    }
+    if let Some(now) = last_end {
+        retain(&transaction, retention, now)?;
     }
     transaction.commit()?;
     Ok(outcomes)
+}
+
+/// When the task that is written has ended.
+fn end(write: &Write) -> Option<Timestamp> {
+    match write {
+        Write::Task(task) => task.state.is_terminal().then_some(task.updated_at),
+        Write::Conversation(_) | Write::MessageId { .. } => None,
+    }
 }
 
 fn apply(savepoint: &Savepoint<'_>, batch: &[Write]) -> Result<(), Fault> {
     for write in batch {
         match write {
             Write::Conversation(conversation) => {
+                let (record, bytes) = json(conversation, &conversation.id)?;
                 savepoint
                     .prepare_cached(
-                        "INSERT OR REPLACE INTO conversation (id, owner, record) VALUES (?1, ?2, ?3)",
+                        "INSERT INTO conversation (id, owner, bytes, record) VALUES (?1, ?2, ?3, ?4)
+                         ON CONFLICT (id) DO UPDATE SET owner = ?2, bytes = ?3, record = ?4",
                     )?
-                    .execute(params![
-                        conversation.id,
-                        conversation.owner,
-                        json(conversation, &conversation.id)?
-                    ])?;
+                    .execute(params![conversation.id, conversation.owner, bytes, record])?;
             }
             Write::Task(task) => {
+                let (record, bytes) = json(task, &task.id)?;
                 savepoint
                     .prepare_cached(
-                        "INSERT OR REPLACE INTO task (id, owner, context_id, open, created_at, record)
-                         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                        "INSERT INTO task (id, owner, context_id, open, waiting, created_at, ended_at, bytes, record)
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                         ON CONFLICT (id) DO UPDATE SET owner = ?2, context_id = ?3, open = ?4, waiting = ?5,
+                             created_at = ?6, ended_at = ?7, bytes = ?8, record = ?9",
                     )?
                     .execute(params![
                         task.id,
                         task.owner,
                         task.context_id,
                         !task.state.is_terminal(),
+                        task.state == TaskState::Submitted,
                         task.created_at.as_microsecond(),
-                        json(task, &task.id)?,
+                        end(write).map(Timestamp::as_microsecond),
+                        bytes,
+                        record,
                     ])?;
             }
             Write::MessageId {
                 owner,
                 message_id,
                 task_id,
+                digest,
             } => {
                 savepoint
                     .prepare_cached(
-                        "INSERT INTO message_id (owner, message_id, task_id) VALUES (?1, ?2, ?3)",
+                        "INSERT INTO message_id (owner, message_id, task_id, digest) VALUES (?1, ?2, ?3, ?4)",
                     )?
-                    .execute(params![owner, message_id, task_id])
+                    .execute(params![owner, message_id, task_id, digest])
                     .map_err(|error| match error.sqlite_error_code() {
                         Some(ErrorCode::ConstraintViolation) => Fault::Store(taken(owner, message_id)),
                         _ => Fault::Sqlite(error),
@@ -160,6 +220,9 @@ fn apply(savepoint: &Savepoint<'_>, batch: &[Write]) -> Result<(), Fault> {
     Ok(())
 }
 
-fn json(record: &impl Serialize, id: &str) -> Result<String, StoreError> {
-    serde_json::to_string(record).map_err(|error| unreadable("record", id, &error))
+/// The record, and what it takes.
+fn json(record: &impl Serialize, id: &str) -> Result<(String, i64), StoreError> {
+    let text = serde_json::to_string(record).map_err(|error| unreadable("record", id, &error))?;
+    let bytes = i64::try_from(size_of_json(text.len() as u64)).unwrap_or(i64::MAX);
+    Ok((text, bytes))
 }

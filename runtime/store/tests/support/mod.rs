@@ -1,7 +1,7 @@
 //! Records for the tests.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
-use agentd_state::{Conversation, Message, Role, Task, TaskState, Write};
+use agentd_state::{Conversation, Message, Noted, OpenTask, Retention, Role, Store, Task, TaskState, Write};
 use serde_json::json;
 
 pub const ALICE: &str = "spiffe://td/ns/a/sa/alice";
@@ -40,5 +40,37 @@ pub fn note(owner: &str, message_id: &str, task_id: &str) -> Write {
         owner: owner.into(),
         message_id: message_id.into(),
         task_id: task_id.into(),
+        digest: format!("digest of {task_id}"),
     }
 }
+
+/// The task of a message, with the digest that was noted with it.
+pub async fn task_of(store: &dyn Store, owner: &str, message_id: &str) -> Option<String> {
+    let noted = store.message(owner, message_id).await.unwrap()?;
+    let Noted { task_id, digest } = noted;
+    assert_eq!(digest, format!("digest of {task_id}"));
+    Some(task_id)
+}
+
+/// The ids of the open tasks, each of which is what its record says.
+pub async fn open(store: &dyn Store) -> Vec<String> {
+    let open = store.open_tasks().await.unwrap();
+    for found in &open {
+        let task = store.task(&found.id).await.unwrap().unwrap();
+        let expected = OpenTask {
+            bytes: agentd_state::store::size(&task),
+            id: task.id,
+            owner: task.owner,
+            context_id: task.context_id,
+            state: task.state,
+        };
+        assert_eq!(*found, expected);
+    }
+    open.into_iter().map(|task| task.id).collect()
+}
+
+/// Keeps everything.
+pub const ALL: Retention = Retention {
+    age: std::time::Duration::MAX,
+    bytes: u64::MAX,
+};

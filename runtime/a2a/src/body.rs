@@ -1,0 +1,79 @@
+//! The bytes of requests and answers, within the budgets: what a body takes is held until it was read and understood,
+//! what an answer takes until the caller has it.
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Body;
+use tokio::time::{Instant, timeout_at};
+
+use crate::access::Refusal;
+use crate::budget::{Budget, Reserved};
+use crate::limit;
+
+/// Reads a body whole, as soon as there is memory for it.
+pub(crate) async fn read<B>(budget: &Budget, caller: &str, body: B) -> Result<(Bytes, Reserved), Refusal>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let too_large = Refusal::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "BODY_TOO_LARGE",
+        "a request may have 1 MiB; send larger content by reference",
+    );
+    let hint = body.size_hint();
+    if hint.lower() > limit::BODY_BYTES as u64 {
+        return Err(too_large);
+    }
+    // One that does not say its size may have the largest.
+    let declared = hint.exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let end = Instant::now() + limit::BODY;
+    let room = budget.reserve(caller, declared.unwrap_or(limit::BODY_BYTES));
+    let Ok(Ok(mut reserved)) = timeout_at(end, room).await else {
+        return Err(Refusal {
+            header: Some((http::header::RETRY_AFTER, "5")),
+            ..Refusal::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "TOO_MANY_REQUESTS",
+                "so many requests of this caller are being read that this one has no place; send it again later",
+            )
+        });
+    };
+    match timeout_at(end, Limited::new(body, limit::BODY_BYTES).collect()).await {
+        Ok(Ok(collected)) => {
+            let bytes = collected.to_bytes();
+            reserved.shrink(bytes.len());
+            Ok((bytes, reserved))
+        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large),
+        Ok(Err(_)) => Err(Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "BODY_INCOMPLETE",
+            "the body ended before its end",
+        )),
+        Err(_) => Err(Refusal::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "BODY_TOO_SLOW",
+            "the body did not arrive within 30 seconds",
+        )),
+    }
+}
+
+/// Bytes that hold their part of the budget until the last of them was sent.
+pub(crate) fn held(bytes: Vec<u8>, mut reserved: Reserved) -> Bytes {
+    struct Held {
+        bytes: Vec<u8>,
+        _reserved: Reserved,
+    }
+    impl AsRef<[u8]> for Held {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+    reserved.shrink(bytes.len());
+    Bytes::from_owner(Held {
+        bytes,
+        _reserved: reserved,
+    })
+}

@@ -1,0 +1,112 @@
+//! The store, and whether it can be written: from a write that fails until one succeeds this process is not ready.
+//! While nobody writes it is probed, with a growing pause: room that somebody made is noticed by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agentd_base::readiness::Readiness;
+use agentd_state::{Conversation, Noted, OpenTask, Store, StoreError, Task, Write};
+use tokio::sync::watch;
+
+/// The name under which it blocks readiness.
+const NAME: &str = "store";
+/// What everybody in the cluster may know of it; the log says more.
+const CAUSE: &str = "the last write failed; it is tried again until one succeeds";
+/// What there must be room for: a message at its largest, with what its row takes beside it.
+const PROBE_BYTES: u64 = 2 * 1024 * 1024;
+/// The first pause before a try: a disk that was full for a moment.
+pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest: a disk that was full is noticed soon after it is not.
+const LAST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A store that knows how it is.
+pub(super) struct Watched(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    readiness: Readiness,
+    failing: watch::Sender<bool>,
+}
+
+impl Watched {
+    /// Nothing has failed yet.
+    pub(super) fn new(store: Arc<dyn Store>, readiness: Readiness) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            readiness,
+            failing: watch::Sender::new(false),
+        }))
+    }
+
+    /// Applies all or none. A failure to write, be it a full disk, blocks readiness.
+    pub(super) async fn write(&self, batch: Vec<Write>) -> Result<(), StoreError> {
+        let written = self.0.store.write(batch).await;
+        match &written {
+            // Whoever reads the store's answer can write to it.
+            Ok(()) | Err(StoreError::Conflict(_)) => self.0.works(),
+            Err(StoreError::Unavailable(_) | StoreError::Corrupt(_)) => self.fails(),
+        }
+        written
+    }
+
+    /// Returns when the last write, whoever made it, succeeded.
+    pub(super) async fn works(&self) {
+        // The sender lives as long as we do.
+        let _ = self.0.failing.subscribe().wait_for(|failing| !failing).await;
+    }
+
+    pub(super) async fn conversation(&self, id: &str) -> Result<Option<Conversation>, StoreError> {
+        self.0.store.conversation(id).await
+    }
+
+    pub(super) async fn task(&self, id: &str) -> Result<Option<Task>, StoreError> {
+        self.0.store.task(id).await
+    }
+
+    pub(super) async fn message(&self, owner: &str, message_id: &str) -> Result<Option<Noted>, StoreError> {
+        self.0.store.message(owner, message_id).await
+    }
+
+    pub(super) async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError> {
+        self.0.store.open_tasks().await
+    }
+
+    fn fails(&self) {
+        let inner = &self.0;
+        let begins = inner
+            .failing
+            .send_if_modified(|failing| !std::mem::replace(failing, true));
+        if begins {
+            inner.readiness.block(NAME, CAUSE);
+            tokio::spawn(probe(inner.clone()));
+        }
+    }
+}
+
+impl Inner {
+    fn works(&self) {
+        let ends = self
+            .failing
+            .send_if_modified(|failing| std::mem::replace(failing, false));
+        if ends {
+            self.readiness.release(NAME);
+            tracing::info!(event = "store.recovered");
+        }
+    }
+}
+
+/// Tries until a write succeeds, this one or another.
+async fn probe(inner: Arc<Inner>) {
+    let mut failing = inner.failing.subscribe();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        tokio::select! {
+            _ = failing.wait_for(|failing| !failing) => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        if inner.store.probe(PROBE_BYTES).await.is_ok() {
+            return inner.works();
+        }
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}

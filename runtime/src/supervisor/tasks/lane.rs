@@ -1,0 +1,210 @@
+//! Runs the tasks of one conversation, from the store's record to the store's record. A store that is away delays a
+//! task and does not end it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use agentd_agent::Status;
+use agentd_state::{Conversation, StoreError, Task, TaskState, Write};
+use futures::FutureExt as _;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::health::FIRST_PAUSE;
+use super::{Durability, Tasks, lock};
+use crate::supervisor::lanes::Entry;
+use crate::supervisor::record::{ended, failed, text_of};
+use crate::supervisor::turns::{TurnEnd, TurnInput};
+
+/// What a caller is told of a task that did not begin.
+const STOPPED: &str = "the agent was stopped before it could answer; send the message again";
+
+/// Why a record was not read.
+enum Unread {
+    /// The process is about to end.
+    Closed,
+    /// Nobody can.
+    Corrupt(StoreError),
+}
+
+impl Tasks {
+    /// Runs one task after the other until none of this conversation waits.
+    pub(super) async fn run_lane(self: Arc<Self>, first: Entry) {
+        let mut next = Some(first);
+        while let Some(entry) = next {
+            // A fault of ours ends this task and not its conversation, which would wait for ever.
+            let run = AssertUnwindSafe(self.run_task(&entry)).catch_unwind();
+            if run.await.is_err() {
+                let reason = "the agent has a fault and could not go on; its log has the details";
+                tracing::error!(event = "turn.failed", run.id = entry.id, err = reason);
+                self.fail_unfinished(&entry.id, reason).await;
+            }
+            lock(&self.followed).remove(&entry.id);
+            next = lock(&self.lanes).next(&entry);
+        }
+    }
+
+    async fn run_task(&self, entry: &Entry) {
+        let slot = tokio::select! {
+            biased;
+            () = self.closed.cancelled() => None,
+            slot = self.slots.acquire() => slot.ok(),
+        };
+        if slot.is_none() {
+            return self.leave_waiting(entry).await;
+        }
+        let (task, before) = match self.load(entry).await {
+            Ok(Some(loaded)) => loaded,
+            // It has ended already.
+            Ok(None) => return,
+            Err(Unread::Closed) => return self.leave_waiting(entry).await,
+            Err(Unread::Corrupt(error)) => {
+                tracing::error!(event = "restore.task.corrupt", run.id = entry.id, err = %error);
+                let reason = format!("the turn did not begin: {error}");
+                return self.fail_unfinished(&entry.id, &reason).await;
+            }
+        };
+        let mut working = task;
+        working.state = TaskState::Working;
+        working.updated_at = self.clock.now();
+        if !self
+            .persist(vec![Write::Task(working.clone())], &self.closed)
+            .await
+        {
+            return self.leave_waiting(entry).await;
+        }
+        self.publish(&entry.id, TaskState::Working);
+        let (transcript, began) = match before {
+            Some(before) => (before.transcript, Some(before.created_at)),
+            None => (Value::Null, None),
+        };
+        let input = TurnInput {
+            run_id: working.id.clone(),
+            conversation: entry.conversation.clone(),
+            transcript,
+            text: text_of(&working),
+        };
+        let end = self.runner.run(input, &self.stop).await;
+        let stopped = self.stop.is_cancelled();
+        match end {
+            TurnEnd::Done(result) if stopped && result.status == Status::Cancelled => {
+                self.leave(working, result.tool_calls).await;
+            }
+            TurnEnd::Done(mut result) => {
+                let now = self.clock.now();
+                let transcript = std::mem::take(&mut result.transcript);
+                let conversation = (!transcript.is_null()).then(|| Conversation {
+                    id: entry.conversation.clone(),
+                    owner: working.owner.clone(),
+                    created_at: began.unwrap_or(now),
+                    transcript,
+                });
+                self.settle(ended(working, &result, self.ids.next(), now), conversation)
+                    .await;
+            }
+            TurnEnd::Broken { tool_calls, .. } if stopped => self.leave(working, tool_calls).await,
+            TurnEnd::Broken { reason, .. } => {
+                self.settle(failed(working, reason, self.clock.now()), None).await;
+            }
+        }
+    }
+
+    /// The task whose turn has come, and its conversation; `None` when it has ended already.
+    async fn load(&self, entry: &Entry) -> Result<Option<(Task, Option<Conversation>)>, Unread> {
+        loop {
+            let read = async {
+                let task = self.store.task(&entry.id).await?;
+                let Some(task) = task.filter(|task| !task.state.is_terminal()) else {
+                    return Ok(None);
+                };
+                let conversation = self.store.conversation(&entry.conversation).await?;
+                Ok(Some((task, conversation)))
+            };
+            match read.await {
+                Ok(loaded) => return Ok(loaded),
+                Err(error @ StoreError::Corrupt(_)) => return Err(Unread::Corrupt(error)),
+                Err(error) => tracing::error!(event = "store.get.fail", run.id = entry.id, err = %error),
+            }
+            if !self.pause(&self.closed).await {
+                return Err(Unread::Closed);
+            }
+        }
+    }
+
+    /// The process ends before the task could begin: it waits for the next start if the store will be there.
+    async fn leave_waiting(&self, entry: &Entry) {
+        if self.durability == Durability::Volatile {
+            self.fail_unfinished(&entry.id, STOPPED).await;
+        }
+    }
+
+    /// The process ends before the task could: it waits for the next start if nothing of it was done and the store
+    /// will be there, else it has failed.
+    async fn leave(&self, mut task: Task, tool_calls: u64) {
+        if self.durability == Durability::Durable && tool_calls == 0 {
+            task.state = TaskState::Submitted;
+            task.updated_at = self.clock.now();
+            return self.settle(task, None).await;
+        }
+        let reason = match tool_calls {
+            0 => STOPPED.to_owned(),
+            1 => "the agent was stopped before it could answer; one tool call had been made".to_owned(),
+            calls => {
+                format!("the agent was stopped before it could answer; {calls} tool calls had been made")
+            }
+        };
+        self.settle(failed(task, reason, self.clock.now()), None).await;
+    }
+
+    /// Fails a task of which only the id is at hand.
+    async fn fail_unfinished(&self, id: &str, reason: &str) {
+        match self.store.task(id).await {
+            Ok(Some(task)) if !task.state.is_terminal() => {
+                self.settle(failed(task, reason.to_owned(), self.clock.now()), None)
+                    .await;
+            }
+            Ok(_) => {}
+            Err(error) => tracing::error!(event = "store.get.fail", run.id = id, err = %error),
+        }
+    }
+
+    /// Stores where a task stands after its turn, together with the transcript, and tells whoever follows it. Until it
+    /// is stored the turn has not ended.
+    async fn settle(&self, task: Task, conversation: Option<Conversation>) {
+        let (id, state) = (task.id.clone(), task.state);
+        let mut batch: Vec<Write> = conversation.into_iter().map(Write::Conversation).collect();
+        batch.push(Write::Task(task));
+        if self.persist(batch, &self.stop).await {
+            self.publish(&id, state);
+        }
+    }
+
+    /// Writes until it is written; false when `until` came first.
+    async fn persist(&self, batch: Vec<Write>, until: &CancellationToken) -> bool {
+        // The store has logged why.
+        while self.store.write(batch.clone()).await.is_err() {
+            if !self.pause(until).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Waits a moment, and then until the store can be written; false when `until` came first.
+    async fn pause(&self, until: &CancellationToken) -> bool {
+        let pause = async {
+            tokio::time::sleep(FIRST_PAUSE).await;
+            self.store.works().await;
+        };
+        tokio::select! {
+            () = pause => true,
+            () = until.cancelled() => false,
+        }
+    }
+
+    fn publish(&self, id: &str, state: TaskState) {
+        if let Some(follower) = lock(&self.followed).get(id) {
+            follower.send_replace(state);
+        }
+    }
+}

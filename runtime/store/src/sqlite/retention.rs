@@ -1,0 +1,104 @@
+//! Lets go of what has ended: by age, and by what is kept in all, the longest ended first. It runs in the transaction of
+//! a write that ends a task, so nothing ticks and what is kept never grows beyond its bound.
+
+use std::path::Path;
+use std::time::Duration;
+
+use agentd_state::{Retention, conversation_key};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+/// What is kept may take this part of its volume: beside it stand indexes, free pages, the log and what is open.
+const SHARE: u64 = 4;
+/// Tasks that one write lets go of for their age: the write that follows goes on.
+const AT_ONCE: u64 = 1000;
+
+/// The longest ended task.
+struct Oldest {
+    id: String,
+    owner: String,
+    context_id: String,
+    ended_at: i64,
+}
+
+/// The same retention, within the volume that `folder` is on. A volume that does not say its size is taken as large.
+pub(super) fn fitting(retention: Retention, folder: &Path) -> Retention {
+    let volume = nix::sys::statvfs::statvfs(folder).map_or(u64::MAX, |volume| {
+        u64::from(volume.blocks()).saturating_mul(u64::from(volume.fragment_size()))
+    });
+    Retention {
+        bytes: retention.bytes.min(volume / SHARE),
+        ..retention
+    }
+}
+
+/// Drops what is to go at `now`.
+pub(super) fn retain(connection: &Connection, retention: Retention, now: Timestamp) -> rusqlite::Result<()> {
+    let age = i64::try_from(retention.age.as_micros()).unwrap_or(i64::MAX);
+    let expired = now.as_microsecond().saturating_sub(age);
+    let bound = i64::try_from(retention.bytes).unwrap_or(i64::MAX);
+    let (mut aged, mut pressed) = (0_u64, 0_u64);
+    while let Some(oldest) = oldest(connection)? {
+        if kept(connection)? > bound {
+            pressed += 1;
+        } else if oldest.ended_at < expired && aged < AT_ONCE {
+            aged += 1;
+        } else {
+            break;
+        }
+        forget(connection, &oldest)?;
+    }
+    if aged + pressed > 0 {
+        let (age, bytes) = (Duration::from_micros(age.unsigned_abs()), bound);
+        tracing::info!(
+            event = "store.retention",
+            aged,
+            pressed,
+            age_s = age.as_secs(),
+            bytes
+        );
+    }
+    Ok(())
+}
+
+fn kept(connection: &Connection) -> rusqlite::Result<i64> {
+    connection
+        .prepare_cached("SELECT bytes FROM kept")?
+        .query_row([], |row| row.get(0))
+}
+
+fn oldest(connection: &Connection) -> rusqlite::Result<Option<Oldest>> {
+    let query = "SELECT id, owner, context_id, ended_at FROM task WHERE ended_at IS NOT NULL
+                 ORDER BY ended_at, id LIMIT 1";
+    let mut statement = connection.prepare_cached(query)?;
+    let found = statement.query_row([], |row| {
+        Ok(Oldest {
+            id: row.get(0)?,
+            owner: row.get(1)?,
+            context_id: row.get(2)?,
+            ended_at: row.get(3)?,
+        })
+    });
+    found.optional()
+}
+
+/// The task, its message ids, and its conversation if it was the last of it.
+fn forget(connection: &Connection, task: &Oldest) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("DELETE FROM task WHERE id = ?1")?
+        .execute([&task.id])?;
+    connection
+        .prepare_cached("DELETE FROM message_id WHERE task_id = ?1")?
+        .execute([&task.id])?;
+    connection
+        .prepare_cached(
+            "DELETE FROM conversation WHERE id = ?1
+             AND NOT EXISTS (SELECT 1 FROM task WHERE owner = ?2 AND context_id = ?3)",
+        )?
+        .execute(params![
+            conversation_key(&task.owner, &task.context_id),
+            task.owner,
+            task.context_id
+        ])?;
+    Ok(())
+}
