@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test.sh STEP...: runs these steps one after the other, all of them also when one fails, and ends with one line
-# `N passed, N failed`. Steps: lint, generate, unit, api, e2e, soak.
+# `N passed, N failed`. Steps: lint, generate, unit, conformance, api, e2e, soak.
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -80,6 +80,7 @@ for each in "$@"; do
   lint) run lint "$SCRIPTS/lint.sh" ;;
   generate) run generate generated ;;
   unit) run unit unit ;;
+  conformance) run conformance "$SCRIPTS/conformance.sh" ;;
   api) run api with_cluster "$API_STATE" 0 api_suite ;;
   e2e) run e2e with_cluster "$E2E_STATE" 1 e2e_suite ;;
   soak)
