@@ -1,6 +1,7 @@
 //! A scripted model that speaks Chat Completions. What it answers depends on the conversation alone:
-//! `echo X` calls the tool `echo`, a tool's result is repeated, `hold` waits until the test lets go and goes on with what
-//! follows it, anything else is said back.
+//! `echo X` calls the tool `echo`, `calls [["tool", {…}], …]` calls one after the other (`$cut` in the arguments is the URI
+//! that the last result named to read on), a tool's result is repeated, `hold` waits until the test lets go and goes on
+//! with what follows it, anything else is said back.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -89,6 +90,7 @@ async fn complete(State(script): State<Arc<Script>>, Json(request): Json<Value>)
     }
     let text = text.strip_prefix("hold ").unwrap_or(&text);
     let message = match (last["role"].as_str().unwrap(), text.strip_prefix("echo ")) {
+        _ if next_call(&request).is_some() => next_call(&request).unwrap_or_default(),
         ("tool", _) => json!({ "role": "assistant", "content": format!("the tool said: {text}") }),
         (_, Some(rest)) => json!({
             "role": "assistant", "content": null,
@@ -110,4 +112,28 @@ async fn complete(State(script): State<Arc<Script>>, Json(request): Json<Value>)
         "usage": { "prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10 },
     }))
     .into_response()
+}
+
+/// The next call of a `calls` that is under way.
+fn next_call(request: &Value) -> Option<Value> {
+    let messages = request["messages"].as_array()?;
+    let at = messages.iter().rposition(|message| message["role"] == "user")?;
+    let calls: Vec<Value> =
+        serde_json::from_str(messages[at]["content"].as_str()?.strip_prefix("calls ")?).ok()?;
+    let done = messages[at..]
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .count();
+    let call = calls.get(done)?;
+    let last = messages.last()?["content"].as_str().unwrap_or_default();
+    let cut = last
+        .rsplit_once("the URI ")
+        .map_or("", |(_, uri)| uri.trim_end_matches(']'));
+    Some(json!({
+        "role": "assistant", "content": null,
+        "tool_calls": [{
+            "id": format!("call_{at}_{done}"), "type": "function",
+            "function": { "name": call[0], "arguments": call[1].to_string().replace("$cut", cut) },
+        }],
+    }))
 }
