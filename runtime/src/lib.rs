@@ -10,6 +10,7 @@ pub mod files;
 pub mod identity;
 pub mod logging;
 pub mod metrics;
+mod output;
 pub mod pod;
 pub mod reload;
 pub mod report;

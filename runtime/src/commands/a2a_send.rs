@@ -1,6 +1,5 @@
 //! `agentd a2a send`: one message to an agent, its answer on stdout.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use agentd_net::{Declared, Destination, DestinationError, Options, Timeouts, Tls
 use super::code_of;
 use super::identity_fetch::{BUNDLE, KEY, SVID};
 use crate::cli::A2aSend;
-use crate::logging;
+use crate::{logging, output};
 
 /// A turn's default time limit, and a little.
 const WAIT: Duration = Duration::from_secs(3700);
@@ -49,11 +48,13 @@ impl Classified for SendError {
 pub async fn run(arguments: A2aSend) -> u8 {
     logging::install("cli", LogLevel::Warn);
     match send(&arguments).await {
-        Ok((text, code)) => {
-            // Whoever closed our output does not want the answer.
-            let _ = writeln!(std::io::stdout(), "{text}");
-            code
-        }
+        Ok((text, code)) => match output::print(&text) {
+            Ok(()) => code,
+            Err(error) => {
+                tracing::error!(event = "proc.fail", err = %error, "the answer could not be written to standard output");
+                exit::FAILURE
+            }
+        },
         // A refusal of the peer is no fault of the command line.
         Err(SendError::Call(error)) => {
             tracing::error!(event = "a2a.send", error.class = error.class().label(), err = %error);

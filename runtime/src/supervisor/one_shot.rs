@@ -1,12 +1,11 @@
 //! One task and out: the answer on stdout, everything else on stderr, the way it ended in the exit code.
 
-use std::io::Write as _;
-
 use agentd_base::class::exit;
 use tokio_util::sync::CancellationToken;
 
 use super::turns::{TurnEnd, TurnInput};
 use super::{Foundation, Start, StartError};
+use crate::output;
 use crate::signals::{Event, Signals};
 
 /// What a standing instruction alone is begun with.
@@ -55,10 +54,18 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
     foundation.runner.pool.clear();
     let code = match end {
         TurnEnd::Done(result) => {
-            if !result.text.is_empty() {
-                print(&result.text);
+            let printed = if result.text.is_empty() {
+                Ok(())
+            } else {
+                output::print(&result.text)
+            };
+            match printed {
+                Ok(()) => result.status.exit_code(),
+                Err(error) => {
+                    tracing::error!(event = "proc.fail", err = %error, "the answer could not be written to standard output");
+                    exit::FAILURE
+                }
             }
-            result.status.exit_code()
         }
         TurnEnd::Broken { .. } => exit::FAILURE,
     };
@@ -68,12 +75,4 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
 
 async fn ended(signals: &mut Signals) {
     while signals.next().await != Event::End {}
-}
-
-/// The answer and one newline.
-fn print(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let newline = if text.ends_with('\n') { "" } else { "\n" };
-    // Whoever closed our output does not want the answer.
-    let _ = write!(out, "{text}{newline}").and_then(|()| out.flush());
 }

@@ -49,6 +49,13 @@ impl Agentd {
         Self::spawn(command, variables, folder)
     }
 
+    /// As [`Self::start`], by this line of a shell: `"$0" "$@"` stands for the program.
+    pub fn start_by_shell<A: AsRef<std::ffi::OsStr>>(line: &str, arguments: &[A], folder: &Path) -> Self {
+        let mut command = Command::new("/bin/bash");
+        command.args(["-c", line, PROGRAM]).args(arguments);
+        Self::spawn(command, &[("PATH", "/usr/bin:/bin")], folder)
+    }
+
     fn spawn(mut command: Command, variables: &[(&str, &str)], folder: &Path) -> Self {
         let mut child = command
             .env_clear()
