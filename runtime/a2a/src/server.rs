@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use agentd_base::drain::Watch;
+use agentd_base::places::{Place, Places};
 use agentd_identity::SpiffeId;
 use agentd_identity::tls::peer_id;
 use bytes::Bytes;
@@ -17,7 +18,6 @@ use hyper::body::{Body, Incoming};
 use rustls::ServerConfig;
 use rustls::server::NoServerSessionStorage;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use crate::connection::{Connection, Protocol};
@@ -51,7 +51,8 @@ pub trait Handler: Clone + Send + Sync + 'static {
 /// What a server may cost.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Connections at once; more are closed at once.
+    /// Connections at once. For one more, the oldest without an identity ends of the address that holds most; when there is
+    /// none, the new one is closed at once.
     pub connections: usize,
     /// Connections of one peer that shows a certificate, or of all that could and do not.
     pub of_one: usize,
@@ -99,7 +100,7 @@ impl Server {
 
     /// Serves until the drain begins. What is in flight then goes on; each connection holds a clone of `drain`.
     pub async fn serve(self, handler: impl Handler, mut drain: Watch) {
-        let slots = Arc::new(Semaphore::new(self.bounds.connections));
+        let places = Places::new(self.bounds.connections);
         let shared = Arc::new(Shared {
             name: self.name,
             tls: self.tls,
@@ -116,15 +117,15 @@ impl Server {
                 () = drain.signaled() => return,
                 accepted = self.socket.accept() => accepted,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(event = format!("{}.conn", self.name), err = %error, "accept failed");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
-            let Ok(slot) = slots.clone().try_acquire_owned() else {
+            let Some(place) = places.take(peer.ip()) else {
                 if let Some(left_out) = full.pass(Instant::now()) {
                     let limit = self.bounds.connections;
                     tracing::warn!(
@@ -138,8 +139,10 @@ impl Server {
             };
             let (shared, drain) = (shared.clone(), drain.clone());
             tokio::spawn(async move {
-                shared.take(stream, drain).await;
-                drop(slot);
+                tokio::select! {
+                    () = shared.take(stream, &place, drain) => {}
+                    () = place.lost() => {}
+                }
             });
         }
     }
@@ -176,7 +179,7 @@ impl Drop for Share<'_> {
 }
 
 impl<H: Handler> Shared<H> {
-    async fn take(&self, stream: TcpStream, mut drain: Watch) {
+    async fn take(&self, stream: TcpStream, place: &Place, mut drain: Watch) {
         // Answers are small: they should not wait for an acknowledgement.
         let _ = stream.set_nodelay(true);
         let connection = |peer, stranger| Connection {
@@ -207,6 +210,9 @@ impl<H: Handler> Shared<H> {
             Protocol::Http1
         };
         let stranger = peer.is_none();
+        if !stranger {
+            place.keep();
+        }
         let Some(_share) = self.share(peer.clone()) else {
             return self.refused(peer.as_deref());
         };
