@@ -12,7 +12,7 @@ use sse_stream::{Sse, SseStream};
 use tokio::time::Instant;
 
 use crate::flow::Flow;
-use crate::mend::{List, mend};
+use crate::mend::Asked;
 use crate::screen::{Kind, screen};
 
 /// Ids of broken answers that are remembered, so that one which is resumed is not taken for the notification stream.
@@ -45,7 +45,7 @@ pub(crate) enum Of {
     /// The notification stream.
     Notices,
     /// The answer to a request.
-    Answer(Option<List>),
+    Answer(Option<Asked>),
 }
 
 impl Streams {
@@ -89,17 +89,16 @@ impl Streams {
         if kind == Kind::Unasked && !lock(&self.flow).take(Instant::now()) {
             return Err(SseError::Body(Box::new(Flood)));
         }
-        if let Of::Answer(list) = of {
+        if let Of::Answer(asked) = of {
             if let Some(id) = &event.id {
                 let mut answers = lock(&self.answers);
                 answers.truncate(RESUMABLE);
                 answers.push_front(id.clone());
             }
-            if let (Some(list), Kind::Answer, Some(data)) = (list, kind, &event.data)
-                && let Ok(mut answer) = serde_json::from_str(data)
+            if let (Some(asked), Kind::Answer, Some(data)) = (asked, kind, &event.data)
+                && let Some(mended) = asked.mended(data, &self.server)
             {
-                mend(list, &mut answer, &self.server);
-                event.data = Some(answer.to_string());
+                event.data = Some(mended.to_string());
             }
         }
         Ok(event)

@@ -108,13 +108,19 @@ impl Gate {
                 url,
                 elicitation_id: id,
                 ..
-            } if self.urls && url.len() <= URL_CHARS && !url.chars().any(char::is_control) => Ok((
-                message,
-                Ask::Url {
-                    url,
-                    id: clip(&id, FOREIGN_CHARS),
-                },
-            )),
+            } if self.urls
+                && !url.is_empty()
+                && url.len() <= URL_CHARS
+                && !url.chars().any(char::is_control) =>
+            {
+                Ok((
+                    message,
+                    Ask::Url {
+                        url,
+                        id: clip(&id, FOREIGN_CHARS),
+                    },
+                ))
+            }
             _ => Err("a server asked in a way that was not declared"),
         }
     }

@@ -1,6 +1,7 @@
 //! The MCP client: the official SDK over our own transport. Connections, the tool catalogue, and the supervision that
 //! keeps every declared server connected. Text from servers is untrusted: bounded here, shown, never obeyed.
 
+mod audit;
 pub mod call;
 pub mod catalogue;
 pub mod connection;

@@ -1,9 +1,10 @@
-//! Lists as servers send them, made readable for the SDK, which takes a list whole or not at all: an entry that is none
-//! is taken out and named, and the others stay. Pure but for the log.
+//! Answers as servers send them, made readable for the SDK, which takes one whole or not at all: an entry of a list that
+//! is none is taken out and named, and the others stay; a question whose form is none becomes one that is cancelled.
+//! Pure but for the log.
 
 use agentd_base::limit::FOREIGN_CHARS;
 use agentd_base::text::clip;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, Resource, ResourceTemplate, Tool};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, InputRequest, Resource, ResourceTemplate, Tool};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -11,6 +12,47 @@ use serde_json::{Value, json};
 const NAMED: usize = 16;
 /// Where the names of a page's tools stand, so that one which the SDK takes out is named too.
 const NAMES: &str = "agentd/names";
+/// How an answer begins that is a question.
+const INPUT_REQUIRED: &str = "input_required";
+
+/// What was asked for, where its answer may need mending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// A list.
+    List(List),
+    /// Something that may be answered by a question.
+    Work,
+}
+
+impl Asked {
+    /// By the request.
+    pub(crate) fn by(message: &ClientJsonRpcMessage) -> Option<Self> {
+        let ClientJsonRpcMessage::Request(request) = message else {
+            return None;
+        };
+        match &request.request {
+            ClientRequest::ListToolsRequest(_) => Some(Self::List(List::Tools)),
+            ClientRequest::ListResourcesRequest(_) => Some(Self::List(List::Resources)),
+            ClientRequest::ListResourceTemplatesRequest(_) => Some(Self::List(List::Templates)),
+            ClientRequest::CallToolRequest(_) | ClientRequest::ReadResourceRequest(_) => Some(Self::Work),
+            _ => None,
+        }
+    }
+
+    /// The answer as the SDK can read it; `None` where it can as it is.
+    pub(crate) fn mended(self, answer: &str, server: &str) -> Option<Value> {
+        // Most answers are no questions, and many are large.
+        if self == Self::Work && !answer.contains(INPUT_REQUIRED) {
+            return None;
+        }
+        let mut answer = serde_json::from_str(answer).ok()?;
+        match self {
+            Self::List(list) => mend(list, &mut answer, server),
+            Self::Work => mend_questions(&mut answer),
+        }
+        Some(answer)
+    }
+}
 
 /// A list that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,19 +63,6 @@ pub(crate) enum List {
 }
 
 impl List {
-    /// What a request asks for, if it is a list.
-    pub(crate) fn asked(message: &ClientJsonRpcMessage) -> Option<Self> {
-        let ClientJsonRpcMessage::Request(request) = message else {
-            return None;
-        };
-        match &request.request {
-            ClientRequest::ListToolsRequest(_) => Some(Self::Tools),
-            ClientRequest::ListResourcesRequest(_) => Some(Self::Resources),
-            ClientRequest::ListResourceTemplatesRequest(_) => Some(Self::Templates),
-            _ => None,
-        }
-    }
-
     fn key(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -58,7 +87,7 @@ fn fault<T: DeserializeOwned>(entry: &Value) -> Option<String> {
 }
 
 /// Takes out of an answer what is no entry of its list. Anything that is not such an answer stays as it is.
-pub(crate) fn mend(list: List, answer: &mut Value, server: &str) {
+fn mend(list: List, answer: &mut Value, server: &str) {
     let Some(result) = answer.get_mut("result") else {
         return;
     };
@@ -93,6 +122,21 @@ pub(crate) fn mend(list: List, answer: &mut Value, server: &str) {
                 Some(Value::Object(meta)) => drop(meta.insert(NAMES.into(), names.into())),
                 _ => drop(result.insert("_meta".into(), json!({NAMES: names}))),
             }
+        }
+    }
+}
+
+/// A question that cannot be read is one that nobody can be asked, so it is made one that nobody is asked: a URL that is
+/// none.
+fn mend_questions(answer: &mut Value) {
+    let questions = answer
+        .pointer_mut("/result/inputRequests")
+        .and_then(Value::as_object_mut);
+    for question in questions.into_iter().flat_map(|questions| questions.values_mut()) {
+        let asks = question.get("method").and_then(Value::as_str) == Some("elicitation/create");
+        if asks && fault::<InputRequest>(question).is_some() {
+            *question = json!({"method": "elicitation/create",
+                "params": {"mode": "url", "message": "", "url": "", "elicitationId": ""}});
         }
     }
 }
@@ -160,6 +204,24 @@ mod tests {
             mend(List::Tools, &mut mended, "s");
             assert_eq!(mended, answer);
         }
+    }
+
+    #[test]
+    fn m13_a_question_whose_form_is_none_is_made_one_that_is_cancelled() {
+        let ask = |schema: Value| json!({"method": "elicitation/create", "params": {"message": "m", "requestedSchema": schema}});
+        let good = ask(json!({"type": "object", "properties": {"a": {"type": "string"}}}));
+        let bad = ask(json!({"type": "object", "properties": {"a": {"type": "object", "properties": {}}}}));
+        let answer = json!({"id": 1, "result": {"resultType": "input_required", "requestState": "s",
+            "inputRequests": {"good": good, "bad": bad, "other": {"method": "roots/list"}}}});
+        let mended = Asked::Work.mended(&answer.to_string(), "s").unwrap();
+        let questions = &mended["result"]["inputRequests"];
+        assert_eq!(
+            (&questions["good"], &questions["other"]["method"]),
+            (&good, &json!("roots/list"))
+        );
+        assert_eq!(questions["bad"]["params"]["mode"], "url");
+        assert!(fault::<InputRequest>(&questions["bad"]).is_none());
+        assert_eq!(Asked::Work.mended(r#"{"result": {"content": []}}"#, "s"), None);
     }
 
     #[test]

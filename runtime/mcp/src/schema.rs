@@ -38,7 +38,8 @@ impl Checker {
     /// `formats`: whether `format` is a rule or a remark.
     pub(crate) fn of(schema: &Map<String, Value>, formats: bool) -> Result<Self, Unfit> {
         let schema = Value::Object(schema.clone());
-        weigh(&schema, &schema, 0, &mut RULES.clone())?;
+        let mut left = RULES;
+        weigh(&schema, &schema, 0, &mut left)?;
         let options = jsonschema::options()
             .offline()
             .should_validate_formats(formats)

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::audit::Audit;
 use crate::connection::{ConnectError, Connection, Kind, Proof};
 use crate::elicit::Hooks;
 use crate::outbound::Outbound;
@@ -195,6 +196,7 @@ impl Supervised {
 /// Keeps one server connected until it is dropped.
 async fn keep(shared: Arc<Shared>, server: McpServer, default_timeout: Option<Duration>, slot: Arc<Slot>) {
     let mut backoff = Backoff::new(shared.pace);
+    let mut audit = Audit::default();
     loop {
         match connect(&shared, &server, default_timeout).await {
             Ok((connection, proof)) => {
@@ -204,8 +206,9 @@ async fn keep(shared: Arc<Shared>, server: McpServer, default_timeout: Option<Du
                     connection.close().await;
                     return;
                 }
+                audit.write(&server.name, &proof.tools);
                 shared.update(&server, |view| view.connected(&connection, proof));
-                hold(&shared, &server, &slot, &connection).await;
+                hold(&shared, &server, &slot, &connection, &mut audit).await;
                 shared.unlink(&server.name, &slot);
                 connection.close().await;
                 tracing::warn!(event = "mcp.disconnect", mcp.server = %server.name);
@@ -249,7 +252,7 @@ async fn connect(
 
 /// Until the connection is lost. Whenever somebody asks, the lists are read again, which also shows a loss; when the
 /// server says that they changed, too: its tools at once where that is wanted, its resources soon.
-async fn hold(shared: &Shared, server: &McpServer, slot: &Slot, connection: &Connection) {
+async fn hold(shared: &Shared, server: &McpServer, slot: &Slot, connection: &Connection, audit: &mut Audit) {
     let mut tools = connection.tools_changed();
     let mut resources = connection.resources_changed();
     let mut refresh = shared.refresh.subscribe();
@@ -263,13 +266,18 @@ async fn hold(shared: &Shared, server: &McpServer, slot: &Slot, connection: &Con
                 tools.mark_unchanged();
                 resources.mark_unchanged();
                 Proof::of(connection).await.map(|proof| {
+                    audit.write(&server.name, &proof.tools);
                     shared.update(server, |view| view.connected(connection, proof));
                 })
             }
             // Marked as seen before the list is read: what changes meanwhile is read once more.
             () = due(&mut tools, tools_at), if live => {
                 tools_at = Instant::now() + TOOLS_EVERY;
-                connection.tools().await.map(|tools| shared.update(server, |view| view.tools = tools))
+                connection.tools().await.map(|tools| {
+                    audit.write(&server.name, &tools);
+                    tracing::info!(event = "mcp.tools_refreshed", mcp.server = %server.name, tools = tools.len());
+                    shared.update(server, |view| view.tools = tools);
+                })
             }
             () = due(&mut resources, resources_at) => {
                 resources_at = Instant::now() + RESOURCES_EVERY;

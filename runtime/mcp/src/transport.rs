@@ -21,10 +21,11 @@ use rmcp::transport::streamable_http_client::{
 use crate::events::{Events, Of, Streams, is_flood};
 use crate::fault::{HttpError, TransportError, of_http};
 use crate::health::Health;
-use crate::mend::{List, mend};
+use crate::mend::Asked;
 use crate::notices::Notices;
 use crate::status::{
-    EVENTS, JSON, PostResult, discover, failure, header, media_type, net, of_probe, older, unauthorized, unexpected,
+    EVENTS, JSON, PostResult, discover, failure, header, media_type, net, of_probe, older, unauthorized,
+    unexpected,
 };
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -107,15 +108,15 @@ impl Transport {
         }
         let expects_answer = matches!(message, ClientJsonRpcMessage::Request(_));
         let id = header(&response.headers, &SESSION);
-        let list = List::asked(message);
+        let asked = Asked::by(message);
         match media_type(&response.headers).as_deref() {
             Some(EVENTS) if expects_answer => Ok(StreamableHttpPostResponse::Sse(
-                self.events(response.body, limits.event, Of::Answer(list)),
+                self.events(response.body, limits.event, Of::Answer(asked)),
                 id,
             )),
             Some(JSON) if expects_answer => {
                 let body = response.body.bytes_within(limits.body).await.map_err(net)?;
-                match self.message(&body, list) {
+                match self.message(&body, asked) {
                     Ok(ServerJsonRpcMessage::Request(_)) => {
                         Err(unexpected("a request in place of an answer"))
                     }
@@ -218,13 +219,15 @@ impl Transport {
     }
 
     /// One JSON message.
-    fn message(&self, body: &[u8], list: Option<List>) -> Result<ServerJsonRpcMessage, serde_json::Error> {
-        let Some(list) = list else {
-            return serde_json::from_slice(body);
-        };
-        let mut answer = serde_json::from_slice(body)?;
-        mend(list, &mut answer, &self.0.server);
-        serde_json::from_value(answer)
+    fn message(&self, body: &[u8], asked: Option<Asked>) -> Result<ServerJsonRpcMessage, serde_json::Error> {
+        let text = std::str::from_utf8(body).ok();
+        match asked
+            .zip(text)
+            .and_then(|(asked, text)| asked.mended(text, &self.0.server))
+        {
+            Some(mended) => serde_json::from_value(mended),
+            None => serde_json::from_slice(body),
+        }
     }
 
     /// What the SDK did by itself is told to those who must know.

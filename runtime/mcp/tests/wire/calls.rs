@@ -6,7 +6,8 @@ use agentd_base::class::{Class, Classified as _};
 use agentd_mcp::{CallError, CallMeta, Connection, ToolOutcome};
 use serde_json::{Map, Value, json};
 
-use crate::peer::{Peer, Script, boot, open};
+use crate::peer::{Peer, boot, open};
+use crate::script::Script;
 
 fn arguments(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
@@ -26,7 +27,7 @@ async fn call(connection: &Connection) -> Result<ToolOutcome, CallError> {
 }
 
 #[tokio::test]
-async fn the_run_the_instance_and_the_trace_go_in_params_meta() {
+async fn m20_the_run_the_instance_and_the_trace_go_in_params_meta() {
     let peer = Peer::start(Script::default()).await;
     let connection = peer.boot().await;
     let outcome = connection
@@ -60,7 +61,7 @@ async fn the_run_the_instance_and_the_trace_go_in_params_meta() {
 }
 
 #[tokio::test]
-async fn a_tool_that_failed_is_an_outcome_and_an_error_of_the_protocol_is_not() {
+async fn m21_a_tool_that_failed_is_an_outcome_and_an_error_of_the_protocol_is_not() {
     let failed =
         json!({"result": {"content": [{"type": "text", "text": "file not found"}], "isError": true}});
     let peer = Peer::start(Script {
@@ -131,7 +132,7 @@ async fn every_kind_of_content_becomes_text() {
 }
 
 #[tokio::test]
-async fn structured_content_counts_from_the_revision_that_has_it() {
+async fn m22_structured_content_counts_from_the_revision_that_has_it() {
     let result = json!({"result": {"content": [], "structuredContent": {"temperature": 22.5}}});
     for (version, structured) in [("2025-11-25", true), ("2025-06-18", true), ("2025-03-26", false)] {
         let peer = Peer::start(Script {
@@ -157,7 +158,7 @@ async fn structured_content_counts_from_the_revision_that_has_it() {
 }
 
 #[tokio::test]
-async fn a_call_that_takes_too_long_is_cancelled_at_the_server_and_harms_no_other() {
+async fn m34_a_call_that_takes_too_long_is_cancelled_at_the_server_and_harms_no_other() {
     let peer = Peer::start(Script {
         call: Value::Null,
         ..Script::default()

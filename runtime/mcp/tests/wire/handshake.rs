@@ -10,12 +10,13 @@ use agentd_mcp::{CallMeta, Era, Hooks, Kind, Outbound};
 use axum::http::StatusCode;
 use serde_json::{Map, json};
 
-use crate::peer::{Discover, Get, Peer, Script, boot, open, refused};
+use crate::peer::{Peer, boot, open, refused};
+use crate::script::{Discover, Get, Script};
 
 const SHORT: Duration = Duration::from_millis(400);
 
 #[tokio::test]
-async fn a_boot_connection_declares_nothing_and_is_titled() {
+async fn m11_a_boot_connection_declares_nothing_and_is_titled() {
     let script = Script {
         instructions: Some(" Be kind.\u{7} ".into()),
         ..Script::default()
@@ -79,7 +80,7 @@ async fn a_boot_connection_declares_nothing_and_is_titled() {
 }
 
 #[tokio::test]
-async fn a_worker_offers_elicitation_has_no_title_and_does_not_probe_what_is_known() {
+async fn m12_a_worker_offers_elicitation_has_no_title_and_does_not_probe_what_is_known() {
     let peer = Peer::start(Script::default()).await;
     let connection = open(
         &peer.server("s"),
@@ -98,7 +99,7 @@ async fn a_worker_offers_elicitation_has_no_title_and_does_not_probe_what_is_kno
 }
 
 #[tokio::test]
-async fn the_stateless_revision_is_spoken_where_it_is_offered() {
+async fn field_m21_the_stateless_revision_is_spoken_where_it_is_offered() {
     for kind in [
         boot(),
         Kind::Worker { era: None },
@@ -128,7 +129,7 @@ async fn the_stateless_revision_is_spoken_where_it_is_offered() {
 }
 
 #[tokio::test]
-async fn whatever_an_older_server_makes_of_the_probe_initialize_follows() {
+async fn field_m21_whatever_an_older_server_makes_of_the_probe_initialize_follows() {
     for discover in [
         Discover::Page,
         Discover::Silent,
@@ -147,7 +148,7 @@ async fn whatever_an_older_server_makes_of_the_probe_initialize_follows() {
 }
 
 #[tokio::test]
-async fn older_revisions_are_accepted_and_unknown_ones_are_not() {
+async fn m15_older_revisions_are_accepted_and_unknown_ones_are_not() {
     for version in ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] {
         let peer = Peer::start(Script {
             version,
@@ -193,7 +194,7 @@ async fn m04_discovery_does_not_wait_for_the_optional_stream() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_end_is_a_failure() {
+async fn m15_a_handshake_that_does_not_end_is_a_failure() {
     let peer = Peer::start(Script {
         silent_initialize: true,
         ..Script::default()

@@ -6,7 +6,8 @@ use std::time::Duration;
 use agentd_mcp::{Connection, Tool};
 use serde_json::{Value, json};
 
-use crate::peer::{Peer, Script, boot, open, tool};
+use crate::peer::{Peer, boot, open};
+use crate::script::{Script, tool};
 
 fn pages(
     list: &[(&str, &[&str], Option<&'static str>)],
@@ -32,7 +33,7 @@ async fn names(connection: &Connection) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_page_is_read_and_a_circle_ends() {
+async fn m19_every_page_is_read_and_a_circle_ends() {
     let tools = pages(&[
         ("", &["a", "b"], Some("x y/é")),
         ("x y/é", &[], Some("2")),
@@ -72,7 +73,7 @@ async fn a_list_that_breaks_off_or_hangs_is_a_failure() {
 }
 
 #[tokio::test]
-async fn only_what_was_offered_is_asked_for() {
+async fn m16_only_what_was_offered_is_asked_for() {
     let peer = Peer::start(Script {
         capabilities: json!({}),
         ..Script::default()
@@ -99,7 +100,7 @@ async fn only_what_was_offered_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_digest_covers_the_definition_and_not_its_spelling() {
+async fn m23_a_digest_covers_the_definition_and_not_its_spelling() {
     let definition = |description: &str, schema: &str, annotations: &str| -> Value {
         let text = format!(
             r#"{{"name":"t","description":"{description}","inputSchema":{schema},"annotations":{annotations}}}"#
@@ -133,7 +134,7 @@ async fn a_digest_covers_the_definition_and_not_its_spelling() {
 
 /// A server that sends pages for ever, each in time.
 #[tokio::test]
-async fn a_list_as_a_whole_has_a_clock() {
+async fn m33_a_list_as_a_whole_has_a_clock() {
     const CURSORS: [&str; 10] = ["", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
     let chain: Vec<_> = CURSORS
         .windows(2)

@@ -7,9 +7,14 @@
 )]
 
 mod calls;
+mod elicitation;
 mod everything;
 mod handshake;
 mod lists;
+mod log;
 mod peer;
 mod requests;
+mod resources;
+mod script;
 mod supervised;
+mod watching;

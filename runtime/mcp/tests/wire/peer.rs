@@ -1,6 +1,5 @@
 //! A scripted MCP server on a loopback port. What it does is data; what it was sent is a log.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,16 +8,17 @@ use std::time::Duration;
 use agentd_config::document::{Connection as DocumentConnection, McpServer};
 use agentd_mcp::{Connection, Hooks, Kind, Outbound};
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
-use futures::StreamExt as _;
 use futures::channel::mpsc;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+
+use crate::script::{Get, Script, event, events, post};
 
 /// One request as the server saw it.
 #[derive(Debug, Clone)]
@@ -43,82 +43,23 @@ impl Seen {
     }
 }
 
-/// How `server/discover` is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Discover {
-    /// As server-everything does: 400 and a JSON-RPC error of the old kind, without the request's id.
-    Old,
-    /// 404 and a page.
-    Page,
-    /// Never.
-    Silent,
-    /// With an event stream that says nothing.
-    SilentStream,
-    /// With a result that says nothing, as to every method it does not know.
-    Empty,
-    /// As the stateless revision says.
-    Modern,
+/// One open event stream.
+pub(crate) type Stream = mpsc::UnboundedSender<Result<Bytes, Infallible>>;
+
+/// A `subscriptions/listen`.
+pub(crate) struct Listen {
+    pub(crate) id: Value,
+    pub(crate) filter: Value,
+    pub(crate) stream: Stream,
 }
 
-/// What happens to a GET.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Get {
-    NotAllowed,
-    /// Headers, then nothing, for ever.
-    Held,
-    /// Not even headers.
-    Silent,
-    /// An error.
-    Broken,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Script {
-    pub(crate) discover: Discover,
-    pub(crate) get: Get,
-    pub(crate) version: &'static str,
-    pub(crate) capabilities: Value,
-    pub(crate) instructions: Option<String>,
-    /// By cursor; the first page is under the empty one.
-    pub(crate) tools: BTreeMap<String, (Vec<Value>, Option<&'static str>)>,
-    /// Before each page of tools.
-    pub(crate) page_wait: Duration,
-    /// What `tools/call` answers: `result` or `error`.
-    pub(crate) call: Value,
-    /// Before the answer of a call, on its stream.
-    pub(crate) before_answer: Vec<Value>,
-    /// In place of everything.
-    pub(crate) status: Option<(StatusCode, Option<&'static str>, &'static str)>,
-    /// In place of an answer to `initialize`.
-    pub(crate) silent_initialize: bool,
-}
-
-impl Default for Script {
-    fn default() -> Self {
-        Self {
-            discover: Discover::Old,
-            get: Get::NotAllowed,
-            version: "2025-11-25",
-            capabilities: json!({"tools": {"listChanged": true}}),
-            instructions: None,
-            tools: BTreeMap::from([(String::new(), (vec![tool("echo")], None))]),
-            page_wait: Duration::ZERO,
-            call: json!({"result": {"content": [{"type": "text", "text": "hello"}]}}),
-            before_answer: Vec::new(),
-            status: None,
-            silent_initialize: false,
-        }
-    }
-}
-
-pub(crate) fn tool(name: &str) -> Value {
-    json!({"name": name, "description": format!("does {name}"), "inputSchema": {"type": "object"}})
-}
-
-struct Shared {
-    script: Mutex<Script>,
-    log: watch::Sender<Vec<Seen>>,
-    streams: Mutex<Vec<mpsc::UnboundedSender<Result<Bytes, Infallible>>>>,
+pub(crate) struct Shared {
+    pub(crate) script: Mutex<Script>,
+    pub(crate) log: watch::Sender<Vec<Seen>>,
+    pub(crate) streams: Mutex<Vec<Stream>>,
+    pub(crate) listens: Mutex<Vec<Listen>>,
+    /// Sessions begun; the last is the one that is known.
+    pub(crate) sessions: Mutex<u32>,
 }
 
 /// A running server; dropping it closes its port and every connection.
@@ -156,6 +97,8 @@ impl Peer {
             script: Mutex::new(script),
             log: watch::Sender::default(),
             streams: Mutex::default(),
+            listens: Mutex::default(),
+            sessions: Mutex::default(),
         });
         let router = Router::new().route("/mcp", any(serve)).with_state(shared.clone());
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -214,6 +157,64 @@ impl Peer {
             .lock()
             .unwrap()
             .retain(|stream| stream.unbounded_send(Ok(event.clone())).is_ok());
+    }
+
+    /// Ends every open notification stream.
+    pub(crate) fn hang_up(&self) {
+        self.shared.streams.lock().unwrap().clear();
+    }
+
+    /// The number of the session that is known.
+    pub(crate) fn sessions(&self) -> MutexGuard<'_, u32> {
+        self.shared.sessions.lock().unwrap()
+    }
+
+    /// Says the same thing far too often.
+    pub(crate) fn flood(&self) {
+        for _ in 0..1500 {
+            self.push(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+        }
+    }
+
+    /// Says that something changed on every listen that asked for it; how many did.
+    pub(crate) fn tell(&self, method: &str, params: &Value) -> usize {
+        let mut told = 0;
+        self.shared.listens.lock().unwrap().retain(|listen| {
+            let wanted = match method {
+                "notifications/tools/list_changed" => listen.filter["toolsListChanged"] == true,
+                "notifications/resources/list_changed" => listen.filter["resourcesListChanged"] == true,
+                _ => listen.filter["resourceSubscriptions"]
+                    .as_array()
+                    .is_some_and(|uris| uris.contains(&params["uri"])),
+            };
+            if !wanted {
+                return !listen.stream.is_closed();
+            }
+            let mut params = params.clone();
+            params["_meta"] = json!({"io.modelcontextprotocol/subscriptionId": listen.id});
+            let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
+            told += 1;
+            listen.stream.unbounded_send(event(&message)).is_ok()
+        });
+        told
+    }
+
+    /// Ends every listen: with its result, or without a word.
+    pub(crate) fn end_listens(&self, gracefully: bool) {
+        for listen in std::mem::take(&mut *self.shared.listens.lock().unwrap()) {
+            if gracefully {
+                let meta = json!({"io.modelcontextprotocol/subscriptionId": listen.id});
+                let result = json!({"jsonrpc": "2.0", "id": listen.id, "result": {"resultType": "complete", "_meta": meta}});
+                let _ = listen.stream.unbounded_send(event(&result));
+            }
+        }
+    }
+
+    /// How many listens are open at the other end.
+    pub(crate) fn listening(&self) -> usize {
+        let mut listens = self.shared.listens.lock().unwrap();
+        listens.retain(|listen| !listen.stream.is_closed());
+        listens.len()
     }
 
     pub(crate) fn server(&self, name: &str) -> McpServer {
@@ -275,7 +276,7 @@ async fn serve(State(shared): State<Arc<Shared>>, http: Method, headers: HeaderM
     shared.log.send_modify(|log| {
         log.push(Seen {
             http: http.clone(),
-            headers,
+            headers: headers.clone(),
             body: body.clone(),
         });
     });
@@ -287,6 +288,13 @@ async fn serve(State(shared): State<Arc<Shared>>, http: Method, headers: HeaderM
                 .insert("www-authenticate", challenge.parse().unwrap());
         }
         return response;
+    }
+    let session = format!("session-{}", shared.sessions.lock().unwrap());
+    if headers
+        .get("mcp-session-id")
+        .is_some_and(|given| *given != session)
+    {
+        return StatusCode::NOT_FOUND.into_response();
     }
     match http {
         Method::GET => get(script.get, held).await,
@@ -302,107 +310,4 @@ async fn get(get: Get, held: Option<mpsc::UnboundedReceiver<Result<Bytes, Infall
         (Get::Broken, _) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         (Get::Silent, _) => std::future::pending().await,
     }
-}
-
-async fn post(shared: &Arc<Shared>, script: &Script, body: &Value) -> Response {
-    let id = &body["id"];
-    let result = |result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result});
-    match body["method"].as_str() {
-        Some("server/discover") => discover(script, id).await,
-        Some("initialize") if script.silent_initialize => std::future::pending().await,
-        Some("initialize") => {
-            let mut answer = json!({
-                "protocolVersion": script.version,
-                "capabilities": script.capabilities,
-                "serverInfo": {"name": "scripted", "version": "9"},
-            });
-            if let Some(instructions) = &script.instructions {
-                answer["instructions"] = instructions.clone().into();
-            }
-            let mut response = axum::Json(result(answer)).into_response();
-            response
-                .headers_mut()
-                .insert("mcp-session-id", "session-1".parse().unwrap());
-            response
-        }
-        Some("tools/list") => {
-            tokio::time::sleep(script.page_wait).await;
-            let cursor = body["params"]["cursor"].as_str().unwrap_or_default();
-            let Some((tools, next)) = script.tools.get(cursor) else {
-                return axum::Json(
-                    json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "cursor"}}),
-                )
-                .into_response();
-            };
-            let mut page = json!({"tools": tools});
-            if let Some(next) = next {
-                page["nextCursor"] = (*next).into();
-            }
-            axum::Json(result(page)).into_response()
-        }
-        Some("resources/list") => axum::Json(result(
-            json!({"resources": [{"uri": "a:1", "name": "one"}, {"uri": "a:2", "name": "two"}]}),
-        ))
-        .into_response(),
-        Some("tools/call") => call(shared, script, body).await,
-        _ => StatusCode::ACCEPTED.into_response(),
-    }
-}
-
-async fn discover(script: &Script, id: &Value) -> Response {
-    match script.discover {
-        Discover::Old => {
-            let error = json!({"jsonrpc": "2.0", "error": {"code": -32000, "message": "Not initialized"}, "id": null});
-            (StatusCode::BAD_REQUEST, axum::Json(error)).into_response()
-        }
-        Discover::Page => (StatusCode::NOT_FOUND, "<html>not here</html>").into_response(),
-        Discover::Silent => std::future::pending().await,
-        Discover::Empty => axum::Json(json!({"jsonrpc": "2.0", "id": id, "result": {}})).into_response(),
-        Discover::SilentStream => events(futures::stream::pending::<Result<Bytes, Infallible>>()),
-        Discover::Modern => {
-            let result = json!({
-                "resultType": "complete",
-                "supportedVersions": ["2026-07-28"],
-                "capabilities": script.capabilities,
-                "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "9"}},
-                "ttlMs": 0,
-                "cacheScope": "private",
-            });
-            axum::Json(json!({"jsonrpc": "2.0", "id": id, "result": result})).into_response()
-        }
-    }
-}
-
-async fn call(shared: &Arc<Shared>, script: &Script, body: &Value) -> Response {
-    let mut answer = json!({"jsonrpc": "2.0", "id": body["id"]});
-    match &script.call {
-        Value::Null => std::future::pending::<()>().await,
-        Value::Object(members) => answer.as_object_mut().unwrap().extend(members.clone()),
-        other => panic!("{other}"),
-    }
-    if script.before_answer.is_empty() {
-        return axum::Json(answer).into_response();
-    }
-    // The answer comes only after each of our pings was answered: what comes before it was dealt with.
-    let pings = script
-        .before_answer
-        .iter()
-        .filter(|message| message["method"] == "ping")
-        .count();
-    let mut log = shared.log.subscribe();
-    let before: Vec<_> = script.before_answer.iter().map(event).collect();
-    let last = async move {
-        let answers = |log: &Vec<Seen>| log.iter().filter(|seen| seen.what() == "answer").count();
-        log.wait_for(|log| answers(log) >= pings).await.unwrap();
-        event(&answer)
-    };
-    events(futures::stream::iter(before).chain(futures::stream::once(last)))
-}
-
-fn event(message: &Value) -> Result<Bytes, Infallible> {
-    Ok(Bytes::from(format!("data: {message}\n\n")))
-}
-
-fn events(stream: impl futures::Stream<Item = Result<Bytes, Infallible>> + Send + 'static) -> Response {
-    ([("content-type", "text/event-stream")], Body::from_stream(stream)).into_response()
 }

@@ -3,7 +3,8 @@
 use agentd_mcp::{CallMeta, Connection, Era, Kind};
 use serde_json::{Map, Value, json};
 
-use crate::peer::{Get, Peer, Script, boot, open};
+use crate::peer::{Peer, boot, open};
+use crate::script::{Get, Script};
 
 fn request(id: Value, method: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {
@@ -40,7 +41,7 @@ async fn answers(peer: &Peer, connection: &Connection) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_boot_connection_answers_pings_alone() {
+async fn m14_a_boot_connection_answers_pings_alone() {
     let peer = Peer::start(Script {
         before_answer: unwanted(),
         ..Script::default()
@@ -55,7 +56,7 @@ async fn a_boot_connection_answers_pings_alone() {
 }
 
 #[tokio::test]
-async fn a_worker_cancels_an_elicitation_that_nobody_can_answer() {
+async fn m13_a_worker_cancels_an_elicitation_that_nobody_can_answer() {
     let mut before_answer = unwanted();
     // A second ping: the scripted server waits for as many answers as it sent pings.
     before_answer.push(json!({"jsonrpc": "2.0", "id": 106, "method": "ping"}));
@@ -92,7 +93,7 @@ async fn a_worker_cancels_an_elicitation_that_nobody_can_answer() {
 }
 
 #[tokio::test]
-async fn the_notification_stream_is_screened_too() {
+async fn m14_the_notification_stream_is_screened_too() {
     let peer = Peer::start(Script {
         get: Get::Held,
         ..Script::default()

@@ -12,7 +12,8 @@ use agentd_net::Pace;
 use axum::http::StatusCode;
 use tokio::sync::watch;
 
-use crate::peer::{Get, Peer, Script, tool};
+use crate::peer::Peer;
+use crate::script::{Get, Script, tool};
 
 /// Short waits between tries, so that a test does not wait.
 const QUICK: Pace = Pace {
