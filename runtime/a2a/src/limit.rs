@@ -33,7 +33,7 @@ pub const HEADERS: usize = 100;
 pub const STREAMS: u32 = 100;
 /// Connections at once. What is above is closed at once, so that file descriptors and memory last.
 pub const CONNECTIONS: usize = 1024;
-/// Connections of one peer, or of all that show no certificate: a quarter, so that nobody has all of them.
+/// Connections of one peer with a certificate: a quarter, so that nobody has all of them.
 pub const CONNECTIONS_OF_ONE: usize = CONNECTIONS / 4;
 /// From accept to the end of the TLS handshake: a slow link needs three round trips.
 pub const HANDSHAKE: Duration = Duration::from_secs(10);

@@ -54,7 +54,7 @@ pub struct Bounds {
     /// Connections at once. For one more, the oldest without an identity ends of the address that holds most; when there is
     /// none, the new one is closed at once.
     pub connections: usize,
-    /// Connections of one peer that shows a certificate, or of all that could and do not.
+    /// Connections of one peer that shows a certificate; more are closed at once.
     pub of_one: usize,
     /// Requests at once on one HTTP/2 connection.
     pub streams: u32,
@@ -155,15 +155,15 @@ struct Shared<H> {
     bounds: Bounds,
     handler: H,
     handshakes: Throttle,
-    /// Connections of each peer; of `None` those without a certificate.
-    peers: Mutex<HashMap<Option<Arc<SpiffeId>>, usize>>,
+    /// Connections of each peer with a certificate.
+    peers: Mutex<HashMap<Arc<SpiffeId>, usize>>,
     crowded: Throttle,
 }
 
 /// One of the connections that a peer may have. Dropping it gives it back.
 struct Share<'a> {
-    peers: &'a Mutex<HashMap<Option<Arc<SpiffeId>>, usize>>,
-    peer: Option<Arc<SpiffeId>>,
+    peers: &'a Mutex<HashMap<Arc<SpiffeId>, usize>>,
+    peer: Arc<SpiffeId>,
 }
 
 impl Drop for Share<'_> {
@@ -209,17 +209,17 @@ impl<H: Handler> Shared<H> {
         } else {
             Protocol::Http1
         };
-        let stranger = peer.is_none();
-        if !stranger {
-            place.keep();
-        }
-        let Some(_share) = self.share(peer.clone()) else {
-            return self.refused(peer.as_deref());
+        let Some(peer) = peer else {
+            return connection(None, true).serve(stream, protocol, drain).await;
         };
-        connection(peer, stranger).serve(stream, protocol, drain).await;
+        place.keep();
+        let Some(_share) = self.share(&peer) else {
+            return self.refused(&peer);
+        };
+        connection(Some(peer), false).serve(stream, protocol, drain).await;
     }
 
-    fn share(&self, peer: Option<Arc<SpiffeId>>) -> Option<Share<'_>> {
+    fn share(&self, peer: &Arc<SpiffeId>) -> Option<Share<'_>> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let count = peers.entry(peer.clone()).or_default();
         if *count >= self.bounds.of_one {
@@ -228,16 +228,15 @@ impl<H: Handler> Shared<H> {
         *count += 1;
         Some(Share {
             peers: &self.peers,
-            peer,
+            peer: peer.clone(),
         })
     }
 
-    fn refused(&self, peer: Option<&SpiffeId>) {
+    fn refused(&self, peer: &SpiffeId) {
         if let Some(left_out) = self.crowded.pass(Instant::now()) {
-            let peer = peer.map_or_else(|| "none".to_owned(), ToString::to_string);
             tracing::warn!(
                 event = format!("{}.conn", self.name),
-                peer.spiffe_id = peer,
+                peer.spiffe_id = %peer,
                 limit = self.bounds.of_one,
                 left_out,
                 "too many connections of one peer"

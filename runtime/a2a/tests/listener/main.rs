@@ -1,0 +1,14 @@
+//! The listener, over real connections.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods
+)]
+
+mod access;
+mod bounds;
+mod calls;
+mod life;
+#[path = "../support/mod.rs"]
+mod support;
