@@ -1,8 +1,10 @@
 //! `resource.read`: from a URI to its server or to what we keep ourselves, and from contents to words. Whatever goes
 //! wrong is told to the model.
 
+use std::time::Duration;
+
 use agentd_base::text::clip;
-use agentd_mcp::{Content, ReadError};
+use agentd_mcp::{CallError, CallMeta, Content, Policy, ReadError};
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -11,12 +13,15 @@ use serde_json::{Map, Value};
 use crate::internal::Handler;
 use crate::offer::is_own;
 use crate::prompt::bounded;
-use crate::router::{Desk, Observation, told};
+use crate::router::{Desk, Observation};
 
 /// A URI that a model may ask for.
 pub(crate) const URI_CHARS: usize = 8 * 1024;
 /// In a line for the model.
 const SHOWN_CHARS: usize = 512;
+
+/// Before a read that failed is made again.
+const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
 /// The handler.
 pub(crate) struct Read;
@@ -40,14 +45,43 @@ impl Handler for Read {
             ));
         };
         let meta = desk.meta(server, "resource.read", &arguments, ordinal);
-        match desk.servers.read(server, uri, &meta).await {
+        match fetch(desk, server, uri, &meta).await {
             None => Observation::error(format!("server {server} is not connected now; try later")),
             Some(Ok(contents)) => Observation::result(words(uri, &contents)),
             Some(Err(ReadError::NotFound { .. })) => {
                 Observation::error(format!("server {server} has no resource {shown}"))
             }
-            Some(Err(ReadError::Call(error))) => Observation::error(told(&shown, &error)),
+            Some(Err(ReadError::Call(error))) => Observation::error(unread(&shown, &error)),
         }
+    }
+}
+
+/// Reads; again where the server failed in a way that may pass, since reading twice does no harm.
+async fn fetch(
+    desk: &Desk,
+    server: &str,
+    uri: &str,
+    meta: &CallMeta,
+) -> Option<Result<Vec<Content>, ReadError>> {
+    let mut pauses = PAUSES.into_iter();
+    loop {
+        let answer = desk.servers.read(server, uri, meta).await;
+        let may_pass =
+            matches!(&answer, Some(Err(ReadError::Call(error))) if error.policy() == Policy::Retry);
+        match pauses.next().filter(|_| may_pass) {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => return answer,
+        }
+    }
+}
+
+/// Why there are no contents. The server's own words only where the model can mend what they say.
+fn unread(uri: &str, error: &CallError) -> String {
+    match (error, error.policy()) {
+        (CallError::Protocol { code, .. }, Policy::Retry | Policy::Abort) => {
+            format!("{uri} could not be read: its server failed (error {code})")
+        }
+        _ => format!("{uri} could not be read: {error}"),
     }
 }
 

@@ -250,7 +250,8 @@ impl ToolRunner for Router {
     }
 }
 
-/// A call of a server's tool, and the class of what went wrong.
+/// A call of a server's tool, and the class of what went wrong. It is sent once: that it may be carried out twice nobody
+/// says whose word counts, and what never reached the server was tried again below us.
 async fn dispatch(
     desk: &Desk,
     entry: &Entry,
@@ -288,7 +289,7 @@ fn observe(outcome: &ToolOutcome) -> Observation {
 }
 
 /// Why there is no result. The server's own words only where the model can mend what they say.
-pub(crate) fn told(what: &str, error: &CallError) -> String {
+fn told(what: &str, error: &CallError) -> String {
     match (error, error.policy()) {
         (CallError::Protocol { .. }, Policy::Tell) => format!("{what} was not carried out: {error}"),
         (CallError::Protocol { code, .. }, Policy::Retry) => {

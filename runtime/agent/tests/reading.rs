@@ -83,7 +83,7 @@ async fn m04_its_schema_holds() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn m26_contents_and_faults_as_words() {
     let root = "file:///";
     let names = [
@@ -111,7 +111,7 @@ async fn m26_contents_and_faults_as_words() {
         ("broken", "[resource file:///broken: what came is not base64]"),
         (
             "crash",
-            "ERROR: file:///crash gave no result: its server failed (error -32603); it may have been carried out",
+            "ERROR: file:///crash could not be read: its server failed (error -32603)",
         ),
         ("gone", "ERROR: server fs is not connected now; try later"),
         ("missing", "ERROR: server fs has no resource file:///missing"),
@@ -183,4 +183,24 @@ async fn m04_a_result_that_was_cut_is_a_resource_of_ours() {
         gone.is_error && gone.text.contains("make the call again"),
         "{gone:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn m21_a_read_that_its_server_failed_is_made_again_with_the_same_key() {
+    let desk = Desk::new(vec![
+        reader("fs", &["file:///crash"], &[]),
+        server("wx", None, &["crash"]),
+    ]);
+    assert!(
+        desk.call("resource_read", json!({"uri": "file:///crash"}))
+            .await
+            .is_error
+    );
+    let keys = [(); 3].map(|()| desk.servers.seen().3.idempotency_key);
+    assert!(keys.iter().all(|key| *key == keys[0]));
+    assert!(desk.servers.is_untouched());
+    // A tool is not: nobody knows whether it may be carried out twice.
+    assert!(desk.call("crash", json!({})).await.is_error);
+    desk.servers.seen();
+    assert!(desk.servers.is_untouched());
 }

@@ -2,8 +2,9 @@
 //! turn.
 
 use agentd_base::report::ServerState;
+use agentd_config::document::ToolsRefresh;
 use agentd_identity::{IdentitySource, Snapshot as IdentitySnapshot};
-use agentd_mcp::ServersView;
+use agentd_mcp::{ServerView, ServersView};
 
 use super::settings::Settings;
 use super::turns::{TurnInput, TurnRunner};
@@ -33,12 +34,16 @@ impl TurnRunner {
         if seen.is_none_or(|seen| seen.has_changed().unwrap_or(false)) {
             self.send_identity(warm).await?;
         }
+        let view = self.servers.borrow().clone();
+        if settings.document.mcp.tools_refresh == ToolsRefresh::Reload {
+            give_tools(warm, &view).await?;
+        }
         let turn = Turn {
             run_id: input.run_id,
             instance: self.instance.clone(),
             transcript: input.transcript,
             text: input.text,
-            servers: reachable(&self.servers.borrow()),
+            servers: reachable(&view),
         };
         warm.worker.send(&ToWorker::Turn(Box::new(turn))).await
     }
@@ -56,18 +61,45 @@ impl TurnRunner {
     }
 }
 
+/// Gives the worker the catalogue's tools where they are not those that it has, so that a conversation that began later
+/// has no others. Tools that are too much for a frame the worker lists itself.
+async fn give_tools(warm: &mut Warm, view: &ServersView) -> Result<(), FrameError> {
+    for server in connected(view) {
+        let digests: Vec<&str> = server.tools.iter().map(|tool| tool.digest.as_str()).collect();
+        let digest = agentd_base::digest::of(digests.join(" ").as_bytes());
+        let name = server.server.name.clone();
+        if warm.tools.get(&name) == Some(&digest) {
+            continue;
+        }
+        let tools = ToWorker::Tools {
+            server: name.clone(),
+            tools: server.tools.clone(),
+        };
+        match warm.worker.send(&tools).await {
+            Ok(()) => {
+                warm.tools.insert(name, digest);
+            }
+            Err(error @ (FrameError::TooLong(_) | FrameError::TooDeep)) => {
+                tracing::warn!(event = "mcp.spec.invalid", mcp.server = name, err = %error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn connected(view: &ServersView) -> impl Iterator<Item = &ServerView> {
+    let servers = view.servers.iter();
+    servers.filter(|server| server.state == ServerState::Connected)
+}
+
 /// The servers that a worker may dial now.
 fn reachable(view: &ServersView) -> Vec<Reachable> {
-    let connected = view
-        .servers
-        .iter()
-        .filter(|server| server.state == ServerState::Connected);
-    connected
-        .map(|server| Reachable {
-            name: server.server.name.clone(),
-            era: server.era,
-        })
-        .collect()
+    let reachable = connected(view).map(|server| Reachable {
+        name: server.server.name.clone(),
+        era: server.era,
+    });
+    reachable.collect()
 }
 
 fn material(source: &IdentitySource, snapshot: &IdentitySnapshot) -> IdentityMaterial {

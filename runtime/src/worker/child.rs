@@ -122,6 +122,7 @@ impl Child {
                     }
                 }
                 ToWorker::Identity(material) => self.identify(&material),
+                ToWorker::Tools { server, tools } => self.workshop.toolbox.give(server, tools),
                 ToWorker::Turn(turn) => {
                     if !self.turn(*turn, &mut reader).await? {
                         return Ok(());
@@ -188,7 +189,13 @@ impl Child {
                         }
                     }
                     Some(ToWorker::Answer { id, answer }) => asker.answer(id, answer),
-                    Some(ToWorker::Cancel { .. } | ToWorker::Configure(_) | ToWorker::Turn(_)) => {}
+                    // None of these comes while a turn runs.
+                    Some(
+                        ToWorker::Cancel { .. }
+                        | ToWorker::Configure(_)
+                        | ToWorker::Tools { .. }
+                        | ToWorker::Turn(_),
+                    ) => {}
                     // The supervisor is gone: nobody waits for this turn.
                     None => return Ok(false),
                 },

@@ -4,7 +4,7 @@
 
 use agentd_agent::Status;
 use agentd_config::Document;
-use agentd_mcp::{Answer, Era, Question};
+use agentd_mcp::{Answer, Era, Question, Tool};
 use futures::{SinkExt as _, StreamExt as _};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,14 @@ pub enum ToWorker {
     Configure(Box<Configure>),
     /// The pod's SVID and bundle; again whenever they rotate.
     Identity(IdentityMaterial),
+    /// The tools of a server as the agent's catalogue has them; again when that has others. Without it the worker goes by
+    /// what it lists itself.
+    Tools {
+        /// The server's name in the document.
+        server: String,
+        /// All of them, before allow and exclude.
+        tools: Vec<Tool>,
+    },
     /// Run a turn. The worker runs one at a time and answers with [`FromWorker::Done`].
     Turn(Box<Turn>),
     /// End the turn with this run id soon and answer.

@@ -26,6 +26,8 @@ pub struct Held {
 #[derive(Default)]
 struct Lists {
     tools: Vec<Tool>,
+    /// In the place of them: those of the agent's catalogue.
+    given: Option<Vec<Tool>>,
     resources: Vec<Resource>,
     templates: Vec<ResourceTemplate>,
     tools_said: u64,
@@ -50,6 +52,11 @@ impl Held {
         };
         let (tools, ()) = tokio::join!(held.list_tools(), held.list_resources());
         tools.map(|_| held)
+    }
+
+    /// The tools that count in the place of those that were listed.
+    pub fn give(&self, tools: Option<Vec<Tool>>) {
+        self.lists().given = tools;
     }
 
     /// Asks for the tools again; what it listed before stands where that fails. True when they are others now.
@@ -136,7 +143,8 @@ impl Held {
     }
 
     fn tools(&self) -> Vec<Tool> {
-        self.lists().tools.clone()
+        let lists = self.lists();
+        lists.given.as_ref().unwrap_or(&lists.tools).clone()
     }
 
     fn lists(&self) -> MutexGuard<'_, Lists> {

@@ -1,7 +1,7 @@
 //! Warm workers between two turns of their conversation. Guarantees: at most [`IDLE_WORKERS`] wait, none longer than
 //! [`IDLE`]; the one that waited longest goes first; nothing wakes while nothing waits.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub struct Warm {
     pub generation: Option<u64>,
     /// Follows the identity; seen up to what it was told.
     pub identity: Option<watch::Receiver<Arc<IdentitySnapshot>>>,
+    /// The digest of the tools that it was given, by server.
+    pub tools: BTreeMap<String, String>,
 }
 
 /// The waiting workers, by conversation.
@@ -68,6 +70,7 @@ impl Pool {
                 worker: Worker::spawn(&self.program)?,
                 generation: None,
                 identity: None,
+                tools: BTreeMap::new(),
             }),
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use agentd_config::Document;
 use agentd_config::document::{McpServer, ToolsRefresh};
-use agentd_mcp::{Connection, Hooks, Outbound};
+use agentd_mcp::{Connection, Hooks, Outbound, Tool};
 use futures::FutureExt as _;
 use futures::future::join_all;
 
@@ -20,6 +20,8 @@ pub struct Toolbox {
     held: BTreeMap<String, Arc<Held>>,
     /// The configuration that tools were listed for.
     generation: Option<u64>,
+    /// The tools of the agent's catalogue, by server, where they were given.
+    given: BTreeMap<String, Vec<Tool>>,
     asker: Arc<Asker>,
 }
 
@@ -29,8 +31,19 @@ impl Toolbox {
         Self {
             held: BTreeMap::new(),
             generation: None,
+            given: BTreeMap::new(),
             asker,
         }
+    }
+
+    /// The tools of a server as the agent's catalogue has them.
+    pub fn give(&mut self, server: String, tools: Vec<Tool>) {
+        self.given.insert(server, tools);
+    }
+
+    /// Another configuration: what was given before it is listed anew.
+    pub fn forget(&mut self) {
+        self.given.clear();
     }
 
     /// Connects what is reachable. With another configuration the tools of every server are listed anew. A server that
@@ -81,6 +94,10 @@ impl Toolbox {
                 Ok(held) => drop(self.held.insert(held.server.name.clone(), Arc::new(held))),
                 Err(name) => failed.push(name),
             }
+        }
+        let live = document.mcp.tools_refresh == ToolsRefresh::Live;
+        for (name, held) in &self.held {
+            held.give(self.given.get(name).filter(|_| !live).cloned());
         }
         failed
     }

@@ -43,6 +43,7 @@ impl Workshop {
     /// Another configuration: the model's clients are made anew; connections are looked through before the next turn.
     pub fn reconfigure(&mut self) {
         self.model = None;
+        self.toolbox.forget();
     }
 
     /// Runs a turn to its end; when `cancel` fires, soon.

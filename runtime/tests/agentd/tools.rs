@@ -1,8 +1,10 @@
 //! What a turn is given and what becomes of its calls: tools and resources of real connections, through to the model.
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::a2a::Caller;
 use crate::mcp_rich::Rich;
 use crate::mcp_server::McpServer;
 use crate::model::Model;
@@ -264,4 +266,62 @@ async fn m34_a_call_that_hangs_is_an_observation_and_the_run_carries_on() {
     let hung = &ran.events("audit")[0];
     assert_eq!(hung["outcome"], "failed");
     assert!(hung["dur_ms"].as_u64().unwrap() >= 2000, "{hung}");
+}
+
+/// A conversation that begins after a change of the tools has no others than one that began before.
+#[tokio::test(flavor = "multi_thread")]
+async fn m24_the_tools_of_every_conversation_are_the_catalogues_until_a_reload() {
+    let (world, rich) = (World::new().await, Rich::start().await);
+    let (model, mcp) = (world.model.url(), format!("rich={}", rich.url()));
+    let arguments = [
+        "--intelligence",
+        &model,
+        "--model",
+        "scripted",
+        "--instruction",
+        "Be brief.",
+        "--mcp",
+        &mcp,
+        "--a2a.listen",
+        "http://127.0.0.1:0",
+        "--a2a.dev",
+        "--store.kind",
+        "memory",
+    ];
+    let mut agentd = Agentd::start(&arguments, &[], world.folder.path());
+    let a2a = agentd.event("a2a.listen").await["address"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let caller = Caller::new(&a2a);
+    agentd.event("mcp.connect").await;
+    let tools = async |id: &str, context: &str, text: &str| {
+        caller.send(id, text, json!({ "contextId": context })).await;
+        let requests = world.model.requests();
+        let tools = requests.last().unwrap()["tools"].as_array().unwrap().clone();
+        let names = tools
+            .iter()
+            .map(|tool| tool["function"]["name"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let before = tools("m1", "one", &calls(json!([["grow", {}]]))).await;
+    assert!(before.contains(&"grow".to_owned()), "{before:?}");
+    assert_eq!(tools("m2", "one", "hi").await, before);
+    assert_eq!(tools("m3", "two", "hi").await, before);
+    agentd.signal(Signal::SIGHUP);
+    agentd.event("config.reloaded").await;
+    let after = ["resource_read", "ask", "fresh"];
+    assert_eq!(tools("m4", "one", "hi").await, after);
+    // The supervisor lists for those that are new.
+    let listed = async {
+        for number in 0.. {
+            let context = format!("new{number}");
+            if tools(&context, &context, "hi").await == after {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(crate::process::PATIENCE, listed)
+        .await
+        .unwrap();
 }
