@@ -12,6 +12,9 @@ mod code;
 mod dialer;
 mod token;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -80,7 +80,6 @@ async fn run(scenario: &str, url: &str, context: &Context) -> Result<(), String>
     let server = server(scenario, url, context, secret.path());
     let hooks = Hooks {
         elicitor: Some(Arc::new(Defaults)),
-        ..Hooks::default()
     };
     let kind = Kind::Worker { era: None };
     let connection = Connection::open(&server, None, kind, &outbound(url, context), hooks)

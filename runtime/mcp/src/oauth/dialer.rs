@@ -230,10 +230,12 @@ mod tests {
 
     #[test]
     fn metadata_without_a_login_page_is_completed() {
-        let completed = |text: &str| completed(text.as_bytes()).map(|body| String::from_utf8(body).unwrap());
+        let completed = |text: &str| -> Option<serde_json::Value> {
+            completed(text.as_bytes()).map(|body| serde_json::from_slice(&body).unwrap())
+        };
         assert_eq!(
             completed(r#"{"token_endpoint":"https://as/token"}"#).unwrap(),
-            r#"{"authorization_endpoint":"","token_endpoint":"https://as/token"}"#
+            serde_json::json!({"authorization_endpoint": "", "token_endpoint": "https://as/token"})
         );
         for text in [
             r#"{"token_endpoint":"t","authorization_endpoint":"a"}"#,
