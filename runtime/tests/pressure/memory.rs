@@ -8,7 +8,7 @@ use crate::process::PATIENCE;
 use crate::{World, killed, status};
 
 /// An agent pod may have 512 MiB, its workers included.
-const RESIDENT_KIB: u64 = 192 * 1024;
+const RESIDENT_KIB: u64 = 128 * 1024;
 /// The process that the tests run, and no other.
 const PLAIN: &str = r#"exec "$0" "$@""#;
 
@@ -23,7 +23,7 @@ async fn a_flood_of_large_messages_is_refused_in_time_and_a_restart_does_not_tak
     let (agentd, caller, _) = world.start(PLAIN).await;
     let text = format!("hold {}", "x".repeat(1_000_000));
     let mut accepted = Vec::new();
-    for number in 0..128 {
+    for number in 0..64 {
         // The first few share a conversation, so that some wait for their turn.
         let context = format!("c{}", number / 4);
         let more = json!({ "returnImmediately": true, "contextId": context });

@@ -24,7 +24,7 @@ struct Oldest {
 /// The same retention, within the volume that `folder` is on. A volume that does not say its size is taken as large.
 pub(super) fn fitting(retention: Retention, folder: &Path) -> Retention {
     let volume = nix::sys::statvfs::statvfs(folder).map_or(u64::MAX, |volume| {
-        u64::from(volume.blocks()).saturating_mul(u64::from(volume.fragment_size()))
+        volume.blocks().saturating_mul(volume.fragment_size())
     });
     Retention {
         bytes: retention.bytes.min(volume / SHARE),
@@ -101,4 +101,25 @@ fn forget(connection: &Connection, task: &Oldest) -> rusqlite::Result<()> {
             task.context_id
         ])?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_fits_the_volume() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = Retention {
+            bytes: u64::MAX,
+            ..Retention::DISK
+        };
+        let fitted = fitting(all, folder.path());
+        assert!(fitted.bytes > 0 && fitted.bytes < u64::MAX, "{fitted:?}");
+        assert_eq!(fitted.age, all.age);
+        let little = Retention { bytes: 1, ..all };
+        assert_eq!(fitting(little, folder.path()), little);
+        // A volume that cannot be asked is no reason to forget anything.
+        assert_eq!(fitting(all, Path::new("/does/not/exist")).bytes, u64::MAX / SHARE);
+    }
 }
