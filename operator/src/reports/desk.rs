@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn an_older_pod_does_not_overwrite_what_the_newer_one_said() {
         let mut reports = Reports::default();
-        let (old, new) = (Age::new(1, 5), Age::new(2, 5));
+        let (old, new) = (Age::new(1, 1, 5), Age::new(1, 2, 5));
         for (uid, age) in [("old", old), ("new", new), ("old", old)] {
             reports.take(age, report(uid));
         }
@@ -323,10 +323,18 @@ mod tests {
     }
 
     #[test]
+    fn a_deployment_that_was_made_again_counts_its_revisions_anew() {
+        let mut reports = Reports::default();
+        reports.take(Age::new(1, 7, 5), report("before"));
+        reports.take(Age::new(2, 1, 9), report("after"));
+        assert_eq!(reports.newest().unwrap().pod_uid, "after");
+    }
+
+    #[test]
     fn reports_of_pods_that_went_are_bounded() {
         let mut reports = Reports::default();
         for second in 0..100 {
-            reports.take(Age::new(1, second), report(&format!("p{second}")));
+            reports.take(Age::new(1, 1, second), report(&format!("p{second}")));
         }
         assert_eq!(reports.by_pod.len(), PODS);
         assert_eq!(reports.newest().unwrap().pod_uid, "p99");

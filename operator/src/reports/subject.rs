@@ -39,24 +39,28 @@ pub enum NotTaken {
     UnknownPod(String),
 }
 
-/// The order of an object's pods: by revision, then by creation.
+/// The order of an object's pods: by the Deployment, since one that is made again counts its revisions from 1 again; then
+/// by revision, then by creation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Age {
+    deployed: Option<Timestamp>,
     revision: u64,
     created: Option<Timestamp>,
 }
 
 impl Age {
     #[cfg(test)]
-    pub(super) fn new(revision: u64, second: i64) -> Self {
+    pub(super) fn new(deployed: i64, revision: u64, second: i64) -> Self {
         Self {
+            deployed: Timestamp::from_second(deployed).ok(),
             revision,
             created: Timestamp::from_second(second).ok(),
         }
     }
 
-    fn of(pod: &Pod, set: &ReplicaSet) -> Self {
+    fn of(pod: &Pod, set: &ReplicaSet, deployment: &ObjectMeta) -> Self {
         Self {
+            deployed: deployment.creation_timestamp.as_ref().map(|time| time.0),
             revision: set
                 .annotations()
                 .get(REVISION)
@@ -136,7 +140,7 @@ impl Subject {
             && is_controlled_by(&set.metadata, &deployment.metadata)
             && is_controlled_by(&deployment.metadata, self.metadata());
         if chain {
-            Ok(Age::of(&pod, &set))
+            Ok(Age::of(&pod, &set, &deployment.metadata))
         } else {
             Err(foreign())
         }

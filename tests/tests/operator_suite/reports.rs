@@ -182,6 +182,28 @@ async fn a_pod_that_does_not_take_a_document_up_is_rolled_after_two_minutes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pod_of_a_deployment_that_was_made_again_is_heard() {
+    let operator = Operator::start().await;
+    let team = Namespace::new("again");
+    team.apply(&agent("triage", ""));
+    let first = operator.bring_up(team.name(), "triage", vec![]).await;
+    // A second revision, whose number the next Deployment does not reach.
+    team.apply(&agent("triage", "  image: registry.local/agentd/agentd:other"));
+    let label = "agentd.io/agent=triage";
+    pod_of(&operator.client, team.name(), label, first.pod.uid().as_deref()).await;
+    operator.bring_up(team.name(), "triage", vec![]).await;
+    team.kubectl(&[
+        "delete",
+        "deployment",
+        "triage-agent",
+        "--cascade=foreground",
+        "--timeout=60s",
+    ])
+    .ok();
+    operator.bring_up(team.name(), "triage", vec![]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_the_pod_lacks_and_refuses_is_told() {
     let operator = Operator::start().await;
     let team = Namespace::new("lacks");
