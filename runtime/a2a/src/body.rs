@@ -77,3 +77,29 @@ pub(crate) fn held(bytes: Vec<u8>, mut reserved: Reserved) -> Bytes {
         _reserved: reserved,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::budget::Share;
+
+    #[tokio::test]
+    async fn an_answer_holds_what_it_takes_until_its_last_byte_is_gone() {
+        let budget = Budget::new(Share {
+            all: 4096,
+            each: 4096,
+            waiting: 1,
+        });
+        let bytes = held(vec![0; 3000], budget.reserve("alice", 4096).await.unwrap());
+        // It was less than it might have been.
+        assert!(budget.reserve("alice", 1024).now_or_never().is_some());
+        assert!(budget.reserve("alice", 2048).now_or_never().is_none());
+        let unsent = bytes.slice(2999..);
+        drop(bytes);
+        assert!(budget.reserve("alice", 2048).now_or_never().is_none());
+        drop(unsent);
+        assert!(budget.reserve("alice", 4096).now_or_never().is_some());
+    }
+}

@@ -36,7 +36,7 @@ async fn an_agent_that_cannot_store_is_not_ready_refuses_work_and_recovers_by_it
     limit(&agentd, "0");
     world.model.release();
     agentd.event("store.put.fail").await;
-    let cause = "store: the last write failed; it is tried again until one succeeds\n";
+    let cause = "store: the last write failed or hangs; it is tried again until one succeeds\n";
     while admin.get("/readyz").await.unwrap().0 == 200 {
         tokio::task::yield_now().await;
     }

@@ -1,5 +1,6 @@
 //! The store, and whether it can be written: from a write that fails until one succeeds this process is not ready.
-//! While nobody writes it is probed, with a growing pause: room that somebody made is noticed by itself.
+//! While nobody writes it is probed, with a growing pause: room that somebody made is noticed by itself. A write that
+//! takes too long counts as failing until it has ended; it is never given up, since it may still be carried out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +12,11 @@ use tokio::sync::watch;
 /// The name under which it blocks readiness.
 const NAME: &str = "store";
 /// What everybody in the cluster may know of it; the log says more.
-const CAUSE: &str = "the last write failed; it is tried again until one succeeds";
+const CAUSE: &str = "the last write failed or hangs; it is tried again until one succeeds";
 /// What there must be room for: a message at its largest, with what its row takes beside it.
 const PROBE_BYTES: u64 = 2 * 1024 * 1024;
+/// A disk that takes longer for one write is stuck.
+const SLOW: Duration = Duration::from_secs(10);
 /// The first pause before a try: a disk that was full for a moment.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest: a disk that was full is noticed soon after it is not.
@@ -40,7 +43,15 @@ impl Watched {
 
     /// Applies all or none. A failure to write, be it a full disk, blocks readiness.
     pub(super) async fn write(&self, batch: Vec<Write>) -> Result<(), StoreError> {
-        let written = self.0.store.write(batch).await;
+        let mut writing = self.0.store.write(batch);
+        let written = match tokio::time::timeout(SLOW, &mut writing).await {
+            Ok(written) => written,
+            Err(_) => {
+                tracing::error!(event = "store.put.slow", limit_s = SLOW.as_secs());
+                self.fails();
+                writing.await
+            }
+        };
         match &written {
             // Whoever reads the store's answer can write to it.
             Ok(()) | Err(StoreError::Conflict(_)) => self.0.works(),

@@ -24,6 +24,8 @@ enum Trouble {
     Ends,
     /// Nothing can be written.
     Full,
+    /// A write takes a minute.
+    Stuck,
 }
 
 /// A store in trouble.
@@ -56,6 +58,9 @@ fn full() -> StoreError {
 #[async_trait]
 impl Store for Troubled {
     async fn write(&self, batch: Vec<Write>) -> Result<(), StoreError> {
+        if self.has(Trouble::Stuck) {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        }
         let ends = |write: &Write| matches!(write, Write::Task(task) if task.state.is_terminal());
         if self.has(Trouble::Full) || self.has(Trouble::Ends) && batch.iter().any(ends) {
             return Err(full());
@@ -81,6 +86,9 @@ impl Store for Troubled {
     }
 
     async fn probe(&self, bytes: u64) -> Result<(), StoreError> {
+        if self.has(Trouble::Stuck) {
+            std::future::pending::<()>().await;
+        }
         if self.has(Trouble::Nothing) {
             self.store.probe(bytes).await
         } else {
@@ -185,7 +193,7 @@ async fn while_the_store_cannot_be_written_the_agent_is_not_ready_and_says_so() 
     let world = world(Trouble::Full);
     let refused = world.send("m1", "hi").await.unwrap_err();
     assert_eq!(refused, away(Away::Store, &full().to_string()));
-    let blocked = ["store: the last write failed; it is tried again until one succeeds"];
+    let blocked = ["store: the last write failed or hangs; it is tried again until one succeeds"];
     assert_eq!(world.readiness.blockers(), blocked);
     // Nobody writes, and the clock runs: as long as there is no room it stays so.
     tokio::time::sleep(Duration::from_secs(600)).await;
@@ -246,6 +254,21 @@ async fn a_task_whose_turn_comes_while_the_store_is_full_waits_for_it() {
             .contains("no worker process"),
         "its turn began: {task:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_hangs_is_noticed_and_not_given_up() {
+    let world = world(Trouble::Stuck);
+    let sending = world.send("m1", "hi");
+    tokio::pin!(sending);
+    let soon = tokio::time::timeout(Duration::from_secs(11), &mut sending).await;
+    assert!(soon.is_err(), "{soon:?}");
+    assert_eq!(world.readiness.blockers().len(), 1);
+    world.store.set(Trouble::Nothing);
+    let id = sending.await.unwrap();
+    assert_eq!(world.readiness.blockers(), Vec::<String>::new());
+    world.tasks.ended(&id).await;
+    assert_eq!(world.task(&id).await.state, TaskState::Failed);
 }
 
 #[tokio::test]
