@@ -1,23 +1,37 @@
-//! Results that were too long for a model's sight: the model sees their beginning, the whole is kept for a while as
-//! `agentd://results/<run>/<number of the call>` and read on in pieces. Bounded in sum; the oldest goes first.
+//! What results leave to be read. Those that were too long for a model's sight: it sees their beginning, the whole is kept
+//! for a while as `agentd://results/<run>/<number of the call>` and read on in pieces. And the resources that a result
+//! pointed to, which its server need not list. Bounded in sum; the oldest goes first.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::offer::is_uri;
 use crate::router::Observation;
 
 /// What a model is told of one result: about 25,000 tokens. More would push everything else out of its sight.
 const OBSERVATION_CHARS: usize = 100_000;
 /// All that is kept: some ten results of the size that a server may send.
 const KEPT_BYTES: usize = 4 * 1024 * 1024;
+/// Links that are known: more than a conversation holds.
+const LINKS: usize = 1024;
 /// Before the run and the number.
 const RESULTS: &str = "agentd://results/";
 /// Before the character to begin with.
 const FROM: &str = "?from=";
 
-/// The results that are kept.
+/// See the module.
 #[derive(Debug, Default)]
-pub struct Kept(Mutex<VecDeque<Result>>);
+pub struct Kept {
+    results: Mutex<VecDeque<Result>>,
+    links: Mutex<VecDeque<Link>>,
+}
+
+/// A resource that a server's result pointed to.
+#[derive(Debug)]
+struct Link {
+    uri: String,
+    server: String,
+}
 
 #[derive(Debug)]
 struct Result {
@@ -28,7 +42,31 @@ struct Result {
 impl Kept {
     /// Whether there is something to read.
     pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        lock(&self.results).is_empty() && lock(&self.links).is_empty()
+    }
+
+    /// Takes note of the resources that a result of a server pointed to. Who pointed to one first stays its owner.
+    pub(crate) fn link(&self, server: &str, uris: &[String]) {
+        let mut links = lock(&self.links);
+        for uri in uris {
+            if !is_uri(uri) || links.iter().any(|link| link.uri == *uri) {
+                continue;
+            }
+            links.push_back(Link {
+                uri: uri.clone(),
+                server: server.to_owned(),
+            });
+            if links.len() > LINKS {
+                links.pop_front();
+            }
+        }
+    }
+
+    /// The server whose result pointed to this URI.
+    pub(crate) fn linked(&self, uri: &str) -> Option<String> {
+        let links = lock(&self.links);
+        let link = links.iter().find(|link| link.uri == uri)?;
+        Some(link.server.clone())
     }
 
     /// What the model is told of a result: all of it, or its beginning and where the rest is.
@@ -55,7 +93,7 @@ impl Kept {
         if text.len() > KEPT_BYTES {
             return false;
         }
-        let mut kept = self.lock();
+        let mut kept = lock(&self.results);
         let mut bytes = text.len() + kept.iter().map(|one| one.text.len()).sum::<usize>();
         while bytes > KEPT_BYTES
             && let Some(oldest) = kept.pop_front()
@@ -72,7 +110,7 @@ impl Kept {
         let Ok(from) = from.parse::<usize>() else {
             return Observation::error(format!("{FROM} takes the number of a character"));
         };
-        let kept = self.lock();
+        let kept = lock(&self.results);
         let Some(result) = kept.iter().find(|one| one.uri == name) else {
             return Observation::error(
                 "nothing is kept under this URI; a result is kept for a while only: make the call again",
@@ -92,10 +130,10 @@ impl Kept {
             }
         })
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Result>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A text from a character on.

@@ -77,7 +77,7 @@ impl Offer {
 }
 
 /// A URI that can be written into a prompt and read from a server.
-fn is_uri(uri: &str) -> bool {
+pub(crate) fn is_uri(uri: &str) -> bool {
     let plain = |c: char| !c.is_control() && !c.is_whitespace();
     !uri.is_empty() && uri.chars().all(plain) && !is_own(uri)
 }

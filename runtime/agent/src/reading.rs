@@ -39,13 +39,15 @@ impl Handler for Read {
             return desk.kept.read(uri);
         }
         let shown = clip(uri, SHOWN_CHARS);
-        let Some(server) = desk.offer.owner(uri) else {
+        // Whoever lists it comes before whoever pointed to it: a result takes nothing from another server.
+        let owner = desk.offer.owner(uri).map(str::to_owned);
+        let Some(server) = owner.or_else(|| desk.kept.linked(uri)) else {
             return Observation::error(format!(
                 "no server offers {shown}; read a URI that is listed, or one of a template that is"
             ));
         };
-        let meta = desk.meta(server, "resource.read", &arguments, ordinal);
-        match fetch(desk, server, uri, &meta).await {
+        let meta = desk.meta(&server, "resource.read", &arguments, ordinal);
+        match fetch(desk, &server, uri, &meta).await {
             None => Observation::error(format!("server {server} is not connected now; try later")),
             Some(Ok(contents)) => Observation::result(words(uri, &contents)),
             Some(Err(ReadError::NotFound { .. })) => {

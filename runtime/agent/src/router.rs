@@ -265,6 +265,7 @@ async fn dispatch(
             (Observation::error(gone), "unavailable")
         }
         Some(Ok(outcome)) => {
+            desk.kept.link(&entry.server, &outcome.links);
             let class = if outcome.is_error { "tool" } else { "none" };
             (observe(&outcome), class)
         }

@@ -163,13 +163,10 @@ async fn m04_a_result_that_was_cut_is_a_resource_of_ours() {
     assert_eq!(desk.names().await, ["long"]);
     let seen = desk.router.call(&call("long", json!({})), 7).await;
     let uri = "agentd://results/run-1/7?from=100000";
-    assert!(
-        seen.text.ends_with(&format!(
-            "ä\n[cut here: the result has 100001 characters; read on with resource_read and the URI {uri}]"
-        )),
-        "{}",
-        &seen.text[seen.text.len() - 200..]
+    let notice = format!(
+        "ä\n[cut here: the result has 100001 characters; read on with resource_read and the URI {uri}]"
     );
+    assert!(seen.text.ends_with(&notice));
     assert_eq!(seen.text.chars().filter(|c| *c == 'ä').count(), 100_000);
     assert_eq!(desk.names().await, ["resource_read", "long"]);
     assert_eq!(
@@ -203,4 +200,28 @@ async fn m21_a_read_that_its_server_failed_is_made_again_with_the_same_key() {
     assert!(desk.call("crash", json!({})).await.is_error);
     desk.servers.seen();
     assert!(desk.servers.is_untouched());
+}
+
+#[tokio::test]
+async fn m26_a_resource_that_a_result_points_to_is_read_from_its_server() {
+    let desk = Desk::new(vec![server("wx", None, &["links"]), server("fs", None, &[])]);
+    assert_eq!(desk.names().await, ["links"]);
+    let wish = json!({"uri": "memo:/text"});
+    desk.call("links", json!({})).await;
+    assert_eq!(desk.names().await, ["resource_read", "links"]);
+    assert_eq!(
+        desk.call("resource_read", wish).await,
+        Observation::result("- ship it\n")
+    );
+    assert_eq!(desk.servers.seen().0, "wx");
+    // What another server lists is that server's, whoever points to it.
+    desk.servers.change(vec![
+        server("wx", None, &["links"]),
+        reader("fs", &["file:///text"], &[]),
+    ]);
+    desk.call("resource_read", json!({"uri": "file:///text"})).await;
+    assert_eq!(desk.servers.seen().0, "fs");
+    for foreign in ["agentd://results/run-1/0", "a b"] {
+        assert!(desk.call("resource_read", json!({"uri": foreign})).await.is_error);
+    }
 }

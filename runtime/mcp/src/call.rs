@@ -27,6 +27,8 @@ pub struct ToolOutcome {
     pub is_error: bool,
     /// `structuredContent`, from revision 2025-06-18 on, where the tool declared an `outputSchema` that it fits.
     pub structured: Option<Value>,
+    /// Resources that the content points to: URIs of this server, listed or not.
+    pub links: Vec<String>,
 }
 
 /// Why a call has no outcome.

@@ -36,6 +36,10 @@ const INSTRUCTIONS_CHARS: usize = 16 * 1024;
 const DESCRIPTION_CHARS: usize = 8 * 1024;
 /// The result of one call, as text for the model: more than most contexts hold.
 const RESULT_CHARS: usize = 256 * 1024;
+/// Links of one result.
+const LINKS: usize = 64;
+/// A URI of a resource in a result.
+const LINK_CHARS: usize = 512;
 /// A JSON-RPC error's text for the model.
 pub(crate) const ERROR_CHARS: usize = 2 * 1024;
 
@@ -267,6 +271,7 @@ pub(crate) fn outcome(result: CallToolResult, structured: Structured) -> ToolOut
     let given = result
         .structured_content
         .filter(|_| structured != Structured::Unknown);
+    let links = result.content.iter().filter_map(link).take(LINKS).collect();
     let mut text = result.content.iter().map(block).collect::<Vec<_>>().join("\n");
     if text.is_empty()
         && let Some(value) = &given
@@ -283,7 +288,17 @@ pub(crate) fn outcome(result: CallToolResult, structured: Structured) -> ToolOut
         text,
         is_error: result.is_error.unwrap_or(false),
         structured: given.filter(|_| structured == Structured::Fits),
+        links,
     }
+}
+
+/// A link whose URI is shown whole.
+fn link(block: &ContentBlock) -> Option<String> {
+    let ContentBlock::ResourceLink(link) = block else {
+        return None;
+    };
+    let uri = link.uri.to_string();
+    (clip(&uri, LINK_CHARS) == uri).then_some(uri)
 }
 
 fn block(block: &ContentBlock) -> String {
@@ -294,20 +309,20 @@ fn block(block: &ContentBlock) -> String {
         ContentBlock::ResourceLink(link) => {
             format!(
                 "[resource {}: {}]",
-                clip(&link.uri, 512),
+                clip(&link.uri, LINK_CHARS),
                 clip(&link.name, FOREIGN_CHARS)
             )
         }
         ContentBlock::Resource(embedded) => match &embedded.resource {
             ResourceContents::TextResourceContents { uri, text, .. } => {
-                format!("[resource {}]\n{text}", clip(uri, 512))
+                format!("[resource {}]\n{text}", clip(uri, LINK_CHARS))
             }
             ResourceContents::BlobResourceContents {
                 uri, mime_type, blob, ..
             } => {
                 format!(
                     "[resource {}]\n{}",
-                    clip(uri, 512),
+                    clip(uri, LINK_CHARS),
                     media("data", mime_type.as_deref().unwrap_or("?"), blob.len())
                 )
             }

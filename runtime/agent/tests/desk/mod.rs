@@ -134,6 +134,7 @@ impl Servers for Scripted {
                 text: text.into(),
                 is_error,
                 structured,
+                links: Vec::new(),
             }))
         };
         let protocol = |code, message: &str| {
@@ -146,6 +147,14 @@ impl Servers for Scripted {
             "text" => outcome("22 °C", false, None),
             "structured" => outcome("22 °C", false, Some(json!({"temperature": 22}))),
             "failing" => outcome("file not found", true, None),
+            "links" => Some(Ok(ToolOutcome {
+                text: "[resource memo:/text: a memo]".into(),
+                is_error: false,
+                structured: None,
+                links: ["memo:/text", "file:///text", "agentd://results/run-1/0", "a b"]
+                    .map(str::to_owned)
+                    .to_vec(),
+            })),
             "long" => outcome(&"ä".repeat(100_001), false, None),
             "timeout" => Some(Err(CallError::Timeout(Duration::from_secs(60)))),
             "params" => protocol(-32602, "bad params"),

@@ -39,7 +39,8 @@ async fn m20_the_run_the_instance_and_the_trace_go_in_params_meta() {
         ToolOutcome {
             text: "hello".into(),
             is_error: false,
-            structured: None
+            structured: None,
+            links: Vec::new(),
         }
     );
     let seen = peer.seen("tools/call").await;
@@ -76,7 +77,8 @@ async fn m21_a_tool_that_failed_is_an_outcome_and_an_error_of_the_protocol_is_no
         ToolOutcome {
             text: "file not found".into(),
             is_error: true,
-            structured: None
+            structured: None,
+            links: Vec::new(),
         }
     );
     peer.script().call = json!({"error": {"code": -32602, "message": "no such tool\u{1b}[31m"}});
@@ -114,8 +116,10 @@ async fn every_kind_of_content_becomes_text() {
     })
     .await;
     let connection = peer.boot().await;
+    let outcome = call(&connection).await.unwrap();
+    assert_eq!(outcome.links, ["file:///a"]);
     assert_eq!(
-        call(&connection).await.unwrap().text,
+        outcome.text,
         "one\ttwo\nthree\n[image, image/png, 3 bytes, not shown]\n[audio, audio/wav, 6 bytes, not shown]\n\
          [resource file:///a: a]\n[resource file:///b]\nbody\n[resource file:///c]\n[data, x/y, 3 bytes, not shown]"
     );
