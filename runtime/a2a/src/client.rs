@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderName, Method, Request, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use url::Url;
 
 use crate::card::WELL_KNOWN;
 use crate::wire::{
@@ -82,13 +83,29 @@ pub struct Client {
     base: Destination,
     options: Options,
     ids: SharedIds,
+    /// The card's host is not reached from here: calls go where the card came from.
+    forwarded: bool,
 }
 
 impl Client {
     /// A client of the agent at this URL. Dials nothing yet. A blocking send lasts as long as the agent's turn: give
     /// the options a clock that fits.
     pub fn new(base: Destination, options: Options, ids: SharedIds) -> Self {
-        Self { base, options, ids }
+        Self {
+            base,
+            options,
+            ids,
+            forwarded: false,
+        }
+    }
+
+    /// The same for an agent that is reached through a tunnel, of which `base` is this end: of the URL in its card only
+    /// the path counts. Who it is has to be told by its SPIFFE ID.
+    pub fn forwarded(base: Destination, options: Options, ids: SharedIds) -> Self {
+        Self {
+            forwarded: true,
+            ..Self::new(base, options, ids)
+        }
     }
 
     /// The public card.
@@ -151,7 +168,11 @@ impl Client {
             serde_json::to_value(params).map_err(|error| ClientError::Protocol(error.to_string()))?;
         let call = JsonRpcRequest::new(JsonRpcId::String(self.ids.next()), method, Some(params));
         let body = serde_json::to_vec(&call).map_err(|error| ClientError::Protocol(error.to_string()))?;
-        let target = self.base.discovered(&interface.url)?;
+        let target = if self.forwarded {
+            self.base.discovered(&behind(self.base.url(), &interface.url)?)?
+        } else {
+            self.base.discovered(&interface.url)?
+        };
         let request = request(Method::POST, target.url().as_str(), Bytes::from(body))?;
         let http = HttpClient::new(target, self.options.clone())?;
         let answer: JsonRpcResponse = parse(&accepted(http.send(request).await?).await?)?;
@@ -170,6 +191,16 @@ fn interface(card: AgentCard) -> Result<AgentInterface, ClientError> {
                 && interface.protocol_version == wire::VERSION
         })
         .ok_or(ClientError::NoInterface)
+}
+
+/// The path and query of a card's URL at this end of the tunnel.
+fn behind(near: &Url, promised: &str) -> Result<String, ClientError> {
+    let promised = Url::parse(promised)
+        .map_err(|error| ClientError::Protocol(format!("the URL in the card: {error}")))?;
+    let mut url = near.clone();
+    url.set_path(promised.path());
+    url.set_query(promised.query());
+    Ok(url.into())
 }
 
 fn outcome<R: DeserializeOwned>(answer: JsonRpcResponse, asked: &JsonRpcId) -> Result<R, ClientError> {

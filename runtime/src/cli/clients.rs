@@ -55,6 +55,8 @@ pub struct A2aSend {
     pub context: Option<String>,
     /// Print the whole task.
     pub json: bool,
+    /// Reach the agent, whose Service the URL names, through `kubectl port-forward`.
+    pub port_forward: bool,
 }
 
 pub(super) fn identity_fetch_command() -> Command {
@@ -154,6 +156,13 @@ pub(super) fn a2a_send_command() -> Command {
                 .help("The conversation to go on in"),
         )
         .arg(
+            Arg::new("port-forward")
+                .long("port-forward")
+                .action(ArgAction::SetTrue)
+                .requires("identity")
+                .help("Reach the agent's Service (https://NAME.NAMESPACE.svc:PORT) through kubectl port-forward"),
+        )
+        .arg(
             Arg::new("output")
                 .short('o')
                 .long("output")
@@ -195,6 +204,7 @@ pub(super) fn a2a_send(matches: &ArgMatches) -> A2aSend {
         json: matches
             .get_one::<String>("output")
             .is_some_and(|format| format == "json"),
+        port_forward: matches.get_flag("port-forward"),
     }
 }
 

@@ -13,8 +13,9 @@ use agentd_net::{Declared, Destination, DestinationError, Options, Timeouts, Tls
 
 use super::code_of;
 use super::identity_fetch::{BUNDLE, KEY, SVID};
+use super::kubectl::{self, KubectlError};
 use crate::cli::A2aSend;
-use crate::{logging, output};
+use crate::logging;
 
 /// A turn's default time limit, and a little.
 const WAIT: Duration = Duration::from_secs(3700);
@@ -29,6 +30,8 @@ enum SendError {
     #[error(transparent)]
     Destination(#[from] DestinationError),
     #[error(transparent)]
+    Kubectl(#[from] KubectlError),
+    #[error(transparent)]
     Call(#[from] ClientError),
     #[error("the answer cannot be shown: {0}")]
     Output(#[from] serde_json::Error),
@@ -38,6 +41,7 @@ impl Classified for SendError {
     fn class(&self) -> Class {
         match self {
             Self::Argument(_) | Self::Identity { .. } | Self::Destination(_) => Class::Invalid,
+            Self::Kubectl(error) => error.class(),
             Self::Call(error) => error.class(),
             Self::Output(_) => Class::Internal,
         }
@@ -48,13 +52,7 @@ impl Classified for SendError {
 pub async fn run(arguments: A2aSend) -> u8 {
     logging::install("cli", LogLevel::Warn);
     match send(&arguments).await {
-        Ok((text, code)) => match output::print(&text) {
-            Ok(()) => code,
-            Err(error) => {
-                tracing::error!(event = "proc.fail", err = %error, "the answer could not be written to standard output");
-                exit::FAILURE
-            }
-        },
+        Ok((text, code)) => super::answered(&text, code),
         // A refusal of the peer is no fault of the command line.
         Err(SendError::Call(error)) => {
             tracing::error!(event = "a2a.send", error.class = error.class().label(), err = %error);
@@ -80,27 +78,36 @@ async fn send(arguments: &A2aSend) -> Result<(String, u8), SendError> {
         }
         _ => TlsMode::default(),
     };
+    let forward = match arguments.port_forward {
+        true => Some(kubectl::port_forward(&arguments.url).await?),
+        false => None,
+    };
+    let url = match &forward {
+        Some(forward) => near(&arguments.url, &forward.url())?,
+        None => arguments.url.clone(),
+    };
     // Loopback http is for an agent in development mode.
-    let declared = if arguments.url.starts_with("http://") {
+    let declared = if url.starts_with("http://") {
         Declared::Mcp
     } else {
         Declared::Internal
     };
-    let destination = Destination::declared(&arguments.url, declared)?;
+    let destination = Destination::declared(&url, declared)?;
     let timeouts = Timeouts {
         response: Some(WAIT),
         total: Some(WAIT),
         ..Timeouts::default()
     };
-    let client = Client::new(
-        destination,
-        Options {
-            tls,
-            timeouts,
-            ..Options::default()
-        },
-        id::uuids(),
-    );
+    let options = Options {
+        tls,
+        timeouts,
+        ..Options::default()
+    };
+    let client = if forward.is_some() {
+        Client::forwarded(destination, options, id::uuids())
+    } else {
+        Client::new(destination, options, id::uuids())
+    };
     let outgoing = Outgoing {
         text: arguments.text.clone(),
         context_id: arguments.context.clone(),
@@ -118,6 +125,15 @@ async fn send(arguments: &A2aSend) -> Result<(String, u8), SendError> {
         (false, SendMessageResponse::Message(message)) => text_of(&message.parts),
     };
     Ok((text, code))
+}
+
+/// The agent's URL at this end of the port-forward.
+fn near(far: &str, end: &str) -> Result<String, SendError> {
+    let parse =
+        |url: &str| url::Url::parse(url).map_err(|error| SendError::Argument(format!("{url}: {error}")));
+    let (far, mut near) = (parse(far)?, parse(end)?);
+    near.set_path(far.path());
+    Ok(near.into())
 }
 
 /// The folder that `identity fetch` wrote.

@@ -13,7 +13,7 @@ use agentd_identity::{Bundle, IdentitySource, SpiffeId};
 use agentd_net::issuer::{Issued, IssuerClient, IssuerConfig, IssuerError};
 
 use super::code_of;
-use super::kubectl::{Kubectl, KubectlError};
+use super::kubectl::{self, Kubectl, KubectlError};
 use crate::cli::{FetchFrom, IdentityFetch};
 use crate::logging;
 
@@ -52,11 +52,7 @@ impl Classified for FetchError {
 pub async fn run(arguments: IdentityFetch) -> u8 {
     logging::install("cli", LogLevel::Warn);
     match fetch(&arguments).await {
-        Ok(id) => {
-            // The answer of this command.
-            let _ = writeln!(std::io::stdout(), "{id}");
-            exit::DONE
-        }
+        Ok(id) => super::answered(&id.to_string(), exit::DONE),
         Err(error) => {
             tracing::error!(event = "identity.svid.fail", err = %error);
             code_of(error.class())
@@ -90,7 +86,7 @@ async fn fetch(arguments: &IdentityFetch) -> Result<SpiffeId, FetchError> {
                 .await?;
             let token = kubectl.token(service_account, &found.audience).await?;
             let (url, _forward) = if *port_forward {
-                let forward = kubectl.port_forward(&found.issuer_url).await?;
+                let forward = kubectl::port_forward(&found.issuer_url).await?;
                 (forward.url(), Some(forward))
             } else {
                 (found.issuer_url.clone(), None)

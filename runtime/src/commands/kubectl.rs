@@ -1,5 +1,5 @@
 //! The user's `kubectl`, asked for three things: a token of a ServiceAccount, the ConfigMap `agentd-bundle`, and a way to
-//! the issuer. Arguments are passed one by one, no shell; the token is kept in a file for the owner alone and removed.
+//! a Service. Arguments are passed one by one, no shell; the token is kept in a file for the owner alone and removed.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -24,7 +24,8 @@ const SAID_CHARS: usize = 300;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KubectlError {
     #[error(
-        "kubectl cannot be run: {0}; install it, or use --issuer-url, --issuer-id, --bundle and --token-file"
+        "kubectl cannot be run: {0}; install it, or do without --namespace (use --issuer-url, --issuer-id, --bundle and \
+         --token-file) and --port-forward"
     )]
     Missing(std::io::Error),
     #[error("kubectl {verb} failed: {said}")]
@@ -34,14 +35,15 @@ pub(super) enum KubectlError {
     #[error("kubectl {verb} answered with something else: {problem}")]
     Answer { verb: &'static str, problem: String },
     #[error("{0}")]
-    Issuer(String),
+    Service(String),
 }
 
 impl Classified for KubectlError {
     fn class(&self) -> Class {
         match self {
             Self::Missing(_) | Self::Slow(_) | Self::Failed { .. } => Class::Unavailable,
-            Self::Answer { .. } | Self::Issuer(_) => Class::Internal,
+            Self::Answer { .. } => Class::Internal,
+            Self::Service(_) => Class::Invalid,
         }
     }
 }
@@ -111,48 +113,51 @@ impl Kubectl {
         let answer = run(VERB, &arguments).await?;
         installed(&answer).map_err(|problem| KubectlError::Answer { verb: VERB, problem })
     }
+}
 
-    /// Forwards a free port of this machine to the issuer, whose Service and namespace its URL names.
-    pub(super) async fn port_forward(&self, issuer_url: &str) -> Result<Forward, KubectlError> {
-        const VERB: &str = "port-forward";
-        let (service, namespace, port) = service_of(issuer_url)
-            .ok_or_else(|| KubectlError::Issuer(format!("{issuer_url} names no Service to forward to")))?;
-        let mut child = Command::new("kubectl")
-            .args([
-                "port-forward",
-                "--namespace",
-                &namespace,
-                "--address",
-                "127.0.0.1",
-            ])
-            .args([format!("service/{service}"), format!(":{port}")])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(KubectlError::Missing)?;
-        let mut output = child.stdout.take().map(BufReader::new);
-        let mut line = String::new();
-        let read = async {
-            if let Some(output) = &mut output {
-                // What it could not say is judged below.
-                let _ = output.read_line(&mut line).await;
-            }
-        };
-        tokio::time::timeout(ANSWER, read)
-            .await
-            .map_err(|_| KubectlError::Slow(VERB))?;
-        let port = forwarded_port(&line).ok_or_else(|| KubectlError::Answer {
-            verb: VERB,
-            problem: clip(&line, SAID_CHARS),
-        })?;
-        Ok(Forward {
-            port,
-            _child: child,
-            _output: output,
-        })
-    }
+/// Forwards a free port of this machine to the Service that the URL names, with its namespace.
+pub(super) async fn port_forward(url: &str) -> Result<Forward, KubectlError> {
+    const VERB: &str = "port-forward";
+    let (service, namespace, port) = service_of(url).ok_or_else(|| {
+        KubectlError::Service(format!(
+            "{url} names no Service to forward to, such as https://NAME.NAMESPACE.svc:8443"
+        ))
+    })?;
+    let mut child = Command::new("kubectl")
+        .args([
+            "port-forward",
+            "--namespace",
+            &namespace,
+            "--address",
+            "127.0.0.1",
+        ])
+        .args([format!("service/{service}"), format!(":{port}")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(KubectlError::Missing)?;
+    let mut output = child.stdout.take().map(BufReader::new);
+    let mut line = String::new();
+    let read = async {
+        if let Some(output) = &mut output {
+            // What it could not say is judged below.
+            let _ = output.read_line(&mut line).await;
+        }
+    };
+    tokio::time::timeout(ANSWER, read)
+        .await
+        .map_err(|_| KubectlError::Slow(VERB))?;
+    let port = forwarded_port(&line).ok_or_else(|| KubectlError::Answer {
+        verb: VERB,
+        problem: clip(&line, SAID_CHARS),
+    })?;
+    Ok(Forward {
+        port,
+        _child: child,
+        _output: output,
+    })
 }
 
 /// A running port-forward. Dropping it ends it.
@@ -164,7 +169,7 @@ pub(super) struct Forward {
 }
 
 impl Forward {
-    /// The issuer from here: its SPIFFE ID says that it is the one.
+    /// The Service from here: the SPIFFE ID of who answers says that it is the one.
     pub(super) fn url(&self) -> String {
         format!("https://127.0.0.1:{}", self.port)
     }

@@ -11,7 +11,7 @@ use agentd_config::ConfigErrors;
 use agentd_config::document::LogLevel;
 use clap::error::{ContextKind, ContextValue};
 
-use crate::logging;
+use crate::{logging, output};
 
 /// Arguments that are none: help and version on stdout, a fault as one line on stderr.
 pub fn usage(error: &clap::Error) -> u8 {
@@ -44,6 +44,17 @@ fn invalid(errors: &ConfigErrors) -> u8 {
         tracing::error!(event = "config.invalid", key = fault.key, "{fault}");
     }
     exit::CONFIG
+}
+
+/// Prints a command's answer; `code`, or that of a failure when nobody has the answer.
+fn answered(text: &str, code: u8) -> u8 {
+    match output::print(text) {
+        Ok(()) => code,
+        Err(error) => {
+            tracing::error!(event = "proc.fail", err = %error, "the answer could not be written to standard output");
+            exit::FAILURE
+        }
+    }
 }
 
 /// The exit code of a command that failed.

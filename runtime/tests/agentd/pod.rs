@@ -25,15 +25,15 @@ const VARIABLES: [(&str, &str); 3] = [
     ("AGENTD_POD_NAMESPACE", "team"),
 ];
 
-struct Pod {
-    install: Install,
+pub struct Pod {
+    pub install: Install,
     model: Model,
     server: McpServer,
-    folder: TempDir,
+    pub folder: TempDir,
 }
 
 impl Pod {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         Self::of(Install::start().await).await
     }
 
@@ -51,7 +51,7 @@ impl Pod {
     }
 
     /// The reloadable half.
-    fn reloadable(&self, principals: &[&str], key: &Path) -> Value {
+    pub fn reloadable(&self, principals: &[&str], key: &Path) -> Value {
         let principals: Vec<Value> = principals
             .iter()
             .map(|account| json!({ "name": account, "spiffe_id": self.install.id(account), "role": "user" }))
@@ -67,7 +67,7 @@ impl Pod {
         })
     }
 
-    fn mount(&self, dated: &str, half: &Value) {
+    pub fn mount(&self, dated: &str, half: &Value) {
         mount(
             &self.live(),
             dated,
@@ -83,7 +83,7 @@ impl Pod {
     }
 
     /// Writes the restart-only half and the token.
-    fn configure(&self) -> PathBuf {
+    pub fn configure(&self) -> PathBuf {
         let mut document = self
             .install
             .document("helper-agent", self.folder.path(), &self.live());
@@ -102,7 +102,7 @@ impl Pod {
         config
     }
 
-    async fn start_with(&self, config: &Path) -> (Agentd, String, Caller) {
+    pub async fn start_with(&self, config: &Path) -> (Agentd, String, Caller) {
         let mut agentd = Agentd::start(&["-c", config.to_str().unwrap()], &VARIABLES, self.folder.path());
         let a2a = agentd.event("a2a.listen").await["address"]
             .as_str()
@@ -127,7 +127,7 @@ impl Pod {
     }
 
     /// `agentd identity fetch` for an account; the folder.
-    async fn identity(&self, account: &str) -> String {
+    pub async fn identity(&self, account: &str) -> String {
         let path = |name: &str| {
             self.folder
                 .path()
