@@ -61,7 +61,11 @@ impl Classified for ClientError {
             Self::Net(error) => error.class(),
             Self::Destination(_) => Class::Invalid,
             Self::Refused { status, .. } if matches!(status.as_u16(), 401 | 403) => Class::Denied,
-            Self::Refused { status, .. } if status.is_server_error() => Class::Unavailable,
+            Self::Refused { status, .. }
+                if status.is_server_error() || matches!(status.as_u16(), 408 | 429) =>
+            {
+                Class::Unavailable
+            }
             Self::Refused { .. } | Self::Rpc { .. } | Self::Protocol(_) | Self::NoInterface => Class::Invalid,
         }
     }

@@ -41,19 +41,21 @@ impl Agentd {
 
     /// As [`Self::start`], on a node that has no inotify instance left for it.
     pub fn start_without_inotify(arguments: &[&str], variables: &[(&str, &str)], folder: &Path) -> Self {
-        let script = r#"echo 0 > /proc/sys/user/max_inotify_instances && exec "$0" "$@""#;
-        let mut command = Command::new("/usr/bin/unshare");
-        command
-            .args(["--user", "--map-root-user", "/bin/sh", "-c", script, PROGRAM])
-            .args(arguments);
-        Self::spawn(command, variables, folder)
+        let line = r#"exec /usr/bin/unshare --user --map-root-user /bin/sh -c \
+            'echo 0 > /proc/sys/user/max_inotify_instances && exec "$0" "$@"' "$0" "$@""#;
+        Self::start_by_shell(line, arguments, variables, folder)
     }
 
     /// As [`Self::start`], by this line of a shell: `"$0" "$@"` stands for the program.
-    pub fn start_by_shell<A: AsRef<std::ffi::OsStr>>(line: &str, arguments: &[A], folder: &Path) -> Self {
+    pub fn start_by_shell<A: AsRef<std::ffi::OsStr>>(
+        line: &str,
+        arguments: &[A],
+        variables: &[(&str, &str)],
+        folder: &Path,
+    ) -> Self {
         let mut command = Command::new("/bin/bash");
         command.args(["-c", line, PROGRAM]).args(arguments);
-        Self::spawn(command, &[("PATH", "/usr/bin:/bin")], folder)
+        Self::spawn(command, variables, folder)
     }
 
     fn spawn(mut command: Command, variables: &[(&str, &str)], folder: &Path) -> Self {

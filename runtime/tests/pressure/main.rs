@@ -70,7 +70,7 @@ impl World {
             "--store.path",
             state.to_str().unwrap(),
         ]);
-        let mut agentd = Agentd::start_by_shell(line, &arguments, self.folder.path());
+        let mut agentd = Agentd::start_by_shell(line, &arguments, &[], self.folder.path());
         let a2a = address(&agentd.event("a2a.listen").await);
         let admin = address(&agentd.event("metrics.listen").await);
         agentd.event("proc.ready").await;

@@ -8,7 +8,7 @@ use crate::process::Agentd;
 async fn run(line: &str) -> (Option<i32>, String, Vec<Value>) {
     let world = World::new().await;
     let arguments = world.arguments(&["--prompt", "\u{1b}[31mhi"]);
-    let agentd = Agentd::start_by_shell(line, &arguments, world.folder.path());
+    let agentd = Agentd::start_by_shell(line, &arguments, &[], world.folder.path());
     let (status, output, lines) = agentd.end().await;
     (status.code(), output, lines)
 }
