@@ -88,7 +88,8 @@ pub(super) fn message(
 
 pub(super) fn open_tasks(connection: &Connection) -> Result<Vec<OpenTask>, Fault> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, owner, context_id, waiting, bytes FROM task WHERE open = 1 ORDER BY created_at, id",
+        "SELECT id, owner, context_id, waiting, bytes FROM task JOIN task_mark USING (id)
+         WHERE open = 1 ORDER BY created_at, id",
     )?;
     let tasks = statement.query_map([], |row| {
         Ok(OpenTask {

@@ -68,8 +68,8 @@ fn kept(connection: &Connection) -> rusqlite::Result<i64> {
 }
 
 fn oldest(connection: &Connection) -> rusqlite::Result<Option<Oldest>> {
-    let query = "SELECT id, owner, context_id, ended_at FROM task WHERE ended_at IS NOT NULL
-                 ORDER BY ended_at, id LIMIT 1";
+    let query = "SELECT id, owner, context_id, ended_at FROM task_mark CROSS JOIN task USING (id)
+                 WHERE ended_at IS NOT NULL ORDER BY ended_at, id LIMIT 1";
     let mut statement = connection.prepare_cached(query)?;
     let found = statement.query_row([], |row| {
         Ok(Oldest {

@@ -33,37 +33,50 @@ const FIRST: &str = "
         PRIMARY KEY (owner, message_id)
     ) WITHOUT ROWID, STRICT;
 ";
-/// What is kept is counted as it changes, so that a write that ends a task knows at once whether something must go.
+/// What is kept is counted as it changes, so that a write that ends a task knows at once whether something must go. The
+/// marks stand beside the records: a step that wrote every record again would need as much room once more.
 const RETENTION: &str = "
-    ALTER TABLE task ADD COLUMN waiting INTEGER NOT NULL DEFAULT 0; -- it has not begun
-    ALTER TABLE task ADD COLUMN ended_at INTEGER; -- microseconds since 1970; NULL while it is open
-    ALTER TABLE task ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE conversation ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE message_id ADD COLUMN digest TEXT NOT NULL DEFAULT '';
-    UPDATE task SET waiting = (record ->> '$.state' = 'submitted'), bytes = octet_length(record) + 512,
-        ended_at = CASE open WHEN 0 THEN created_at END;
-    UPDATE conversation SET bytes = octet_length(record) + 512;
-    CREATE INDEX task_ended ON task (ended_at, id) WHERE ended_at IS NOT NULL;
+    CREATE TABLE task_mark (
+        id TEXT PRIMARY KEY,
+        waiting INTEGER NOT NULL, -- it has not begun
+        ended_at INTEGER, -- microseconds since 1970; NULL while it is open
+        bytes INTEGER NOT NULL
+    ) WITHOUT ROWID, STRICT;
+    CREATE TABLE conversation_mark (
+        id TEXT PRIMARY KEY,
+        bytes INTEGER NOT NULL
+    ) WITHOUT ROWID, STRICT;
+    INSERT INTO task_mark (id, waiting, ended_at, bytes)
+        SELECT id, iif(open = 1 AND json_valid(record), record ->> '$.state' = 'submitted', 0),
+            iif(open = 0, created_at, NULL), octet_length(record) + 512 FROM task;
+    INSERT INTO conversation_mark (id, bytes) SELECT id, octet_length(record) + 512 FROM conversation;
+    CREATE INDEX task_ended ON task_mark (ended_at, id) WHERE ended_at IS NOT NULL;
     CREATE INDEX task_context ON task (owner, context_id);
+    ALTER TABLE message_id ADD COLUMN digest TEXT NOT NULL DEFAULT '';
     CREATE INDEX message_of_task ON message_id (task_id);
 
     CREATE TABLE kept (one INTEGER PRIMARY KEY CHECK (one = 1), bytes INTEGER NOT NULL) STRICT;
     INSERT INTO kept (one, bytes) SELECT 1,
-        (SELECT coalesce(sum(bytes), 0) FROM task WHERE ended_at IS NOT NULL)
-        + (SELECT coalesce(sum(bytes), 0) FROM conversation);
-    CREATE TRIGGER task_in AFTER INSERT ON task WHEN new.ended_at IS NOT NULL
+        (SELECT coalesce(sum(bytes), 0) FROM task_mark WHERE ended_at IS NOT NULL)
+        + (SELECT coalesce(sum(bytes), 0) FROM conversation_mark);
+    CREATE TRIGGER task_in AFTER INSERT ON task_mark WHEN new.ended_at IS NOT NULL
         BEGIN UPDATE kept SET bytes = bytes + new.bytes; END;
-    CREATE TRIGGER task_out AFTER DELETE ON task WHEN old.ended_at IS NOT NULL
+    CREATE TRIGGER task_out AFTER DELETE ON task_mark WHEN old.ended_at IS NOT NULL
         BEGIN UPDATE kept SET bytes = bytes - old.bytes; END;
-    CREATE TRIGGER task_change AFTER UPDATE ON task
+    CREATE TRIGGER task_change AFTER UPDATE ON task_mark
         BEGIN UPDATE kept SET bytes = bytes
             + iif(new.ended_at IS NULL, 0, new.bytes) - iif(old.ended_at IS NULL, 0, old.bytes); END;
-    CREATE TRIGGER conversation_in AFTER INSERT ON conversation
+    CREATE TRIGGER conversation_in AFTER INSERT ON conversation_mark
         BEGIN UPDATE kept SET bytes = bytes + new.bytes; END;
-    CREATE TRIGGER conversation_out AFTER DELETE ON conversation
+    CREATE TRIGGER conversation_out AFTER DELETE ON conversation_mark
         BEGIN UPDATE kept SET bytes = bytes - old.bytes; END;
-    CREATE TRIGGER conversation_change AFTER UPDATE ON conversation
+    CREATE TRIGGER conversation_change AFTER UPDATE ON conversation_mark
         BEGIN UPDATE kept SET bytes = bytes + new.bytes - old.bytes; END;
+    -- A mark goes with its record.
+    CREATE TRIGGER task_gone AFTER DELETE ON task
+        BEGIN DELETE FROM task_mark WHERE id = old.id; END;
+    CREATE TRIGGER conversation_gone AFTER DELETE ON conversation
+        BEGIN DELETE FROM conversation_mark WHERE id = old.id; END;
 
     CREATE TABLE probe (one INTEGER PRIMARY KEY CHECK (one = 1), filler BLOB NOT NULL) STRICT;
 ";

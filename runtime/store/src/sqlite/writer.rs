@@ -173,30 +173,44 @@ fn apply(savepoint: &Savepoint<'_>, batch: &[Write]) -> Result<(), Fault> {
                 let (record, bytes) = json(conversation, &conversation.id)?;
                 savepoint
                     .prepare_cached(
-                        "INSERT INTO conversation (id, owner, bytes, record) VALUES (?1, ?2, ?3, ?4)
-                         ON CONFLICT (id) DO UPDATE SET owner = ?2, bytes = ?3, record = ?4",
+                        "INSERT INTO conversation (id, owner, record) VALUES (?1, ?2, ?3)
+                         ON CONFLICT (id) DO UPDATE SET owner = ?2, record = ?3",
                     )?
-                    .execute(params![conversation.id, conversation.owner, bytes, record])?;
+                    .execute(params![conversation.id, conversation.owner, record])?;
+                savepoint
+                    .prepare_cached(
+                        "INSERT INTO conversation_mark (id, bytes) VALUES (?1, ?2)
+                         ON CONFLICT (id) DO UPDATE SET bytes = ?2",
+                    )?
+                    .execute(params![conversation.id, bytes])?;
             }
             Write::Task(task) => {
                 let (record, bytes) = json(task, &task.id)?;
                 savepoint
                     .prepare_cached(
-                        "INSERT INTO task (id, owner, context_id, open, waiting, created_at, ended_at, bytes, record)
-                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-                         ON CONFLICT (id) DO UPDATE SET owner = ?2, context_id = ?3, open = ?4, waiting = ?5,
-                             created_at = ?6, ended_at = ?7, bytes = ?8, record = ?9",
+                        "INSERT INTO task (id, owner, context_id, open, created_at, record)
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                         ON CONFLICT (id) DO UPDATE SET owner = ?2, context_id = ?3, open = ?4, created_at = ?5,
+                             record = ?6",
                     )?
                     .execute(params![
                         task.id,
                         task.owner,
                         task.context_id,
                         !task.state.is_terminal(),
-                        task.state == TaskState::Submitted,
                         task.created_at.as_microsecond(),
+                        record,
+                    ])?;
+                savepoint
+                    .prepare_cached(
+                        "INSERT INTO task_mark (id, waiting, ended_at, bytes) VALUES (?1, ?2, ?3, ?4)
+                         ON CONFLICT (id) DO UPDATE SET waiting = ?2, ended_at = ?3, bytes = ?4",
+                    )?
+                    .execute(params![
+                        task.id,
+                        task.state == TaskState::Submitted,
                         end(write).map(Timestamp::as_microsecond),
                         bytes,
-                        record,
                     ])?;
             }
             Write::MessageId {
