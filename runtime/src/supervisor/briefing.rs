@@ -8,7 +8,8 @@ use agentd_mcp::{ServerView, ServersView};
 
 use super::settings::Settings;
 use super::turns::{TurnInput, TurnRunner};
-use crate::worker::frame::{Configure, FrameError, IdentityMaterial, Reachable, SecretPem, ToWorker, Turn};
+use crate::worker::frame::{Configure, IdentityMaterial, Reachable, SecretPem, ToWorker, Turn};
+use crate::worker::framing::FrameError;
 use crate::worker::pool::Warm;
 
 impl TurnRunner {
@@ -65,8 +66,7 @@ impl TurnRunner {
 /// has no others. Tools that are too much for a frame the worker lists itself.
 async fn give_tools(warm: &mut Warm, view: &ServersView) -> Result<(), FrameError> {
     for server in connected(view) {
-        let digests: Vec<&str> = server.tools.iter().map(|tool| tool.digest.as_str()).collect();
-        let digest = agentd_base::digest::of(digests.join(" ").as_bytes());
+        let digest = of_tools(server);
         let name = server.server.name.clone();
         if warm.tools.get(&name) == Some(&digest) {
             continue;
@@ -98,8 +98,21 @@ fn reachable(view: &ServersView) -> Vec<Reachable> {
     let reachable = connected(view).map(|server| Reachable {
         name: server.server.name.clone(),
         era: server.era,
+        digest: of_lists(server),
     });
     reachable.collect()
+}
+
+fn of_tools(server: &ServerView) -> String {
+    let digests: Vec<&str> = server.tools.iter().map(|tool| tool.digest.as_str()).collect();
+    agentd_base::digest::of(digests.join(" ").as_bytes())
+}
+
+fn of_lists(server: &ServerView) -> String {
+    let uris = server.resources.iter().map(|resource| resource.uri.as_str());
+    let lists: Vec<&str> = uris.collect();
+    let lists = format!("{} {}", of_tools(server), lists.join(" "));
+    agentd_base::digest::of(lists.as_bytes())
 }
 
 fn material(source: &IdentitySource, snapshot: &IdentitySnapshot) -> IdentityMaterial {

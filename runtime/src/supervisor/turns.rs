@@ -16,7 +16,8 @@ use super::asking::{Asked, Human, Questions};
 use super::settings::{Settings, SettingsWatch, current};
 use crate::logging::AUDIT;
 use crate::metrics::Metrics;
-use crate::worker::frame::{FrameError, FromWorker, ToWorker, ToolCalled, ToolOutcome, TurnResult};
+use crate::worker::frame::{FromWorker, ToWorker, ToolCalled, ToolOutcome, TurnResult};
+use crate::worker::framing::FrameError;
 use crate::worker::pool::{Pool, Warm};
 use crate::worker::process::{ASK, Incoming};
 
@@ -73,7 +74,7 @@ pub struct TurnRunner {
     pub identity: Option<IdentitySource>,
     /// The MCP servers.
     pub servers: watch::Receiver<Arc<ServersView>>,
-    /// Gets the names of servers that failed in a turn: some can only be noticed so.
+    /// Gets the names of servers that failed or changed in a turn: some can only be noticed so.
     pub suspects: mpsc::Sender<String>,
     /// Who answers the questions of servers; without anybody they are cancelled.
     pub human: Option<Arc<dyn Human>>,
@@ -160,7 +161,7 @@ impl TurnRunner {
             match self.prepare(&mut warm, settings, input.clone()).await {
                 Ok(()) => return Ok(warm),
                 // Another worker could not take it either.
-                Err(error @ FrameError::TooLong(_)) => return Err(error.to_string()),
+                Err(error @ (FrameError::TooLong(_) | FrameError::TooDeep)) => return Err(error.to_string()),
                 Err(error) => {
                     let reason = self.bury(warm, error.to_string()).await;
                     if !was_warm {
@@ -196,13 +197,13 @@ impl TurnRunner {
                     }
                     Some(Incoming::Frame(frame)) => {
                         if let Some((id, answer)) = self.note(frame, turn) {
-                            answered(warm, id, answer).await;
+                            answered(warm, &turn.run_id, id, answer).await;
                         }
                     }
                     Some(Incoming::Exited(exit)) => return Err(Lost::Ended(exit.describe())),
                     None => return Err(Lost::Ended("the worker process is gone".to_owned())),
                 },
-                (id, answer) = turn.questions.next() => answered(warm, id, answer).await,
+                (id, answer) = turn.questions.next() => answered(warm, &turn.run_id, id, answer).await,
                 true = rotated => {
                     // A worker that cannot be told is about to say how it ended.
                     let _ = self.send_identity(warm).await;
@@ -251,7 +252,9 @@ impl TurnRunner {
                 }
             }
             FromWorker::ModelCalled(call) => self.metrics.model(&call),
-            FromWorker::ServerFailed { server } => self.suspect(server),
+            FromWorker::ServerFailed { server } | FromWorker::ServerChanged { server } => {
+                self.suspect(server)
+            }
             FromWorker::Ask { run_id, id, question } => {
                 let asked = Asked {
                     run_id,
@@ -304,13 +307,13 @@ struct Followed {
 }
 
 /// Gives the worker what a person said. What does not go into a frame is no answer.
-async fn answered(warm: &mut Warm, id: u64, answer: Answer) {
+async fn answered(warm: &mut Warm, run_id: &str, id: u64, answer: Answer) {
     let how = match &answer {
         Answer::Accept(_) => "accept",
         Answer::Decline => "decline",
         Answer::Cancel => "cancel",
     };
-    tracing::info!(event = "human.answered", answer = how);
+    tracing::info!(event = "human.answered", run.id = run_id, answer = how);
     if warm.worker.send(&ToWorker::Answer { id, answer }).await.is_err() {
         let answer = Answer::Cancel;
         // A worker that cannot be told is about to say how it ended.

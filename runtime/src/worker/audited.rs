@@ -1,4 +1,5 @@
-//! The servers of a turn, with every call told to the supervisor as it ends: never its arguments, never its result.
+//! The servers of a turn, with every call told to the supervisor as it ends, never its arguments, never its result; and
+//! with what only this worker was told.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,7 +27,11 @@ pub struct Audited {
 #[async_trait]
 impl Servers for Audited {
     async fn offer(&self) -> Arc<Offer> {
-        self.listing.offer().await
+        let (offer, changed) = self.listing.offer().await;
+        for server in changed {
+            let _ = self.frames.send(FromWorker::ServerChanged { server }).await;
+        }
+        offer
     }
 
     async fn call(

@@ -17,9 +17,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::asking::Asker;
-use super::frame::{
-    Configure, FrameError, FrameReader, FrameWriter, FromWorker, IdentityMaterial, ToWorker, Turn,
-};
+use super::frame::{Configure, FromWorker, IdentityMaterial, ToWorker, Turn};
+use super::framing::{FrameError, FrameReader, FrameWriter};
 use super::turn::{Workshop, fault, without_transcript};
 use crate::logging;
 
@@ -85,8 +84,14 @@ async fn write_frames<W: tokio::io::AsyncWrite + Unpin>(
         let Err(error) = writer.send(&frame).await else {
             continue;
         };
+        if let FrameError::Connection(_) = error {
+            return;
+        }
         // A result that is too much for a frame must still be an answer.
-        let FromWorker::Done(result) = frame else { return };
+        let FromWorker::Done(result) = frame else {
+            tracing::error!(event = "child.unhealthy", err = %error);
+            continue;
+        };
         let why = error.to_string();
         for less in [
             without_transcript(&result, &why),
@@ -228,4 +233,50 @@ fn take_identity(source: &mut Option<IdentitySource>, material: &IdentityMateria
         source.set_svid(svid).map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A worker that has an answer gives it, whatever its transcript is like.
+    #[tokio::test]
+    async fn a_conversation_that_goes_into_no_frame_costs_no_answer() {
+        let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+        let long = json!("x".repeat(super::super::framing::FRAME_BYTES));
+        for transcript in [deep, long] {
+            let (here, there) = tokio::io::duplex(64 * 1024);
+            let (frames, queue) = mpsc::channel(4);
+            let writing = tokio::spawn(write_frames(FrameWriter::new(here), queue));
+            let done = crate::worker::frame::TurnResult {
+                status: agentd_agent::Status::Completed,
+                text: "the answer".into(),
+                reason: None,
+                transcript,
+                steps: 3,
+                tool_calls: 2,
+                tokens: 7,
+                ..fault("r", String::new())
+            };
+            frames.send(FromWorker::Done(Box::new(done))).await.unwrap();
+            let Some(FromWorker::Done(read)) = FrameReader::new(there).next().await.unwrap() else {
+                panic!("no answer")
+            };
+            assert_eq!(read.transcript, Value::Null);
+            assert_eq!(
+                (read.status, read.text.as_str()),
+                (agentd_agent::Status::Completed, "the answer")
+            );
+            assert_eq!((read.steps, read.tool_calls, read.tokens), (3, 2, 7));
+            assert!(
+                read.reason
+                    .unwrap()
+                    .starts_with("what was said in this turn will not be remembered: ")
+            );
+            drop(frames);
+            writing.await.unwrap();
+        }
+    }
 }

@@ -32,6 +32,8 @@ struct Lists {
     templates: Vec<ResourceTemplate>,
     tools_said: u64,
     resources_said: u64,
+    /// What the supervisor had seen by then.
+    digest: String,
 }
 
 impl Held {
@@ -50,6 +52,7 @@ impl Held {
             connection,
             lists: Mutex::default(),
         };
+        held.is_news(&reachable.digest);
         let (tools, ()) = tokio::join!(held.list_tools(), held.list_resources());
         tools.map(|_| held)
     }
@@ -59,8 +62,21 @@ impl Held {
         self.lists().given = tools;
     }
 
+    /// Whether the supervisor has seen other lists than the last time it was asked about.
+    pub fn is_news(&self, digest: &str) -> bool {
+        let mut lists = self.lists();
+        let news = lists.digest != digest;
+        digest.clone_into(&mut lists.digest);
+        news
+    }
+
+    /// Asks for everything again.
+    pub async fn refresh(&self) {
+        tokio::join!(self.refresh_tools(), self.list_resources());
+    }
+
     /// Asks for the tools again; what it listed before stands where that fails. True when they are others now.
-    pub async fn refresh_tools(&self) -> bool {
+    async fn refresh_tools(&self) -> bool {
         match self.list_tools().await {
             Ok(changed) => {
                 if changed {
@@ -112,8 +128,9 @@ impl Held {
         }
     }
 
-    /// Asks again for what the server says has changed; true when it had said so. Tools only where `live`.
-    async fn follow(&self, live: bool) -> bool {
+    /// Asks again for what the server says has changed: whether there are other tools, and other resources perhaps. Tools
+    /// only where `live`.
+    async fn follow(&self, live: bool) -> (bool, bool) {
         let (tools_said, resources_said) = {
             let lists = self.lists();
             (lists.tools_said, lists.resources_said)
@@ -128,8 +145,7 @@ impl Held {
             }
             changed
         };
-        let (tools, resources) = tokio::join!(tools, resources);
-        tools || resources
+        tokio::join!(tools, resources)
     }
 
     fn offer(&self) -> ServerOffer {
@@ -176,15 +192,19 @@ impl Listing {
         Some(&held.connection)
     }
 
-    /// What they offer now; the same `Arc` while nothing has changed.
-    pub async fn offer(&self) -> Arc<Offer> {
-        let changed = join_all(self.held.iter().map(|held| held.follow(self.live))).await;
-        let changed = changed.into_iter().any(|changed| changed);
+    /// What they offer now, the same `Arc` while nothing has changed; and the servers that have other tools since they
+    /// were asked last.
+    pub async fn offer(&self) -> (Arc<Offer>, Vec<String>) {
+        let changes = join_all(self.held.iter().map(|held| held.follow(self.live))).await;
+        let is_same = changes.iter().all(|(tools, resources)| !tools && !resources);
+        let changed = self.held.iter().zip(changes).filter(|(_, (tools, _))| *tools);
+        let changed = changed.map(|(held, _)| held.server.name.clone()).collect();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*last {
-            Some(offer) if !changed => offer.clone(),
+        let offer = match &*last {
+            Some(offer) if is_same => offer.clone(),
             _ => last.insert(Arc::new(self.collect())).clone(),
-        }
+        };
+        (offer, changed)
     }
 
     fn collect(&self) -> Offer {

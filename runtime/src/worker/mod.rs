@@ -5,6 +5,7 @@ pub mod asking;
 pub mod audited;
 pub mod child;
 pub mod frame;
+pub mod framing;
 pub mod listing;
 pub mod models;
 pub mod pool;

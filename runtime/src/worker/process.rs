@@ -15,7 +15,8 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
-use super::frame::{FrameError, FrameReader, FrameWriter, FromWorker, ToWorker};
+use super::frame::{FromWorker, ToWorker};
+use super::framing::{FrameError, FrameReader, FrameWriter};
 
 /// From closing the worker's input, or asking it to cancel, to SIGTERM: a model call in flight is dropped at once, an
 /// MCP session is closed within a second.

@@ -46,8 +46,8 @@ impl Toolbox {
         self.given.clear();
     }
 
-    /// Connects what is reachable. With another configuration the tools of every server are listed anew. A server that
-    /// fails is left out of this turn, and named.
+    /// Connects what is reachable. With another configuration every server is listed anew, and one that lists other
+    /// things to the supervisor is. A server that fails is left out of this turn, and named.
     pub async fn prepare(
         &mut self,
         document: &Document,
@@ -77,11 +77,22 @@ impl Toolbox {
                 closing.push(held.connection.clone());
             }
         }
-        let stale: Vec<Arc<Held>> = match self.generation.replace(generation) {
-            Some(before) if before != generation => self.held.values().cloned().collect(),
-            _ => Vec::new(),
-        };
-        let refreshing = join_all(stale.iter().map(|held| held.refresh_tools()));
+        let reloaded = self
+            .generation
+            .replace(generation)
+            .is_some_and(|before| before != generation);
+        let stale: Vec<Arc<Held>> = self
+            .held
+            .values()
+            .filter(|held| {
+                let reachable = wanted
+                    .get(held.server.name.as_str())
+                    .map(|(_, reachable)| reachable);
+                reachable.is_some_and(|reachable| held.is_news(&reachable.digest)) || reloaded
+            })
+            .cloned()
+            .collect();
+        let refreshing = join_all(stale.iter().map(|held| held.refresh()));
         let timeout = document.mcp.default_timeout.map(|timeout| timeout.0);
         let missing = wanted
             .values()

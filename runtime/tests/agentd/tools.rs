@@ -268,60 +268,108 @@ async fn m34_a_call_that_hangs_is_an_observation_and_the_run_carries_on() {
     assert!(hung["dur_ms"].as_u64().unwrap() >= 2000, "{hung}");
 }
 
-/// A conversation that begins after a change of the tools has no others than one that began before.
-#[tokio::test(flavor = "multi_thread")]
-async fn m24_the_tools_of_every_conversation_are_the_catalogues_until_a_reload() {
-    let (world, rich) = (World::new().await, Rich::start().await);
-    let (model, mcp) = (world.model.url(), format!("rich={}", rich.url()));
-    let arguments = [
-        "--intelligence",
-        &model,
-        "--model",
-        "scripted",
-        "--instruction",
-        "Be brief.",
-        "--mcp",
-        &mcp,
-        "--a2a.listen",
-        "http://127.0.0.1:0",
-        "--a2a.dev",
-        "--store.kind",
-        "memory",
-    ];
-    let mut agentd = Agentd::start(&arguments, &[], world.folder.path());
-    let a2a = agentd.event("a2a.listen").await["address"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    let caller = Caller::new(&a2a);
-    agentd.event("mcp.connect").await;
-    let tools = async |id: &str, context: &str, text: &str| {
-        caller.send(id, text, json!({ "contextId": context })).await;
-        let requests = world.model.requests();
+/// An agent that serves, with `mcp.tools_refresh` as given, and the names of the tools that a message was answered with.
+struct Served {
+    world: World,
+    agentd: Agentd,
+    caller: Caller,
+}
+
+impl Served {
+    async fn start(rich: &Rich, refresh: &str) -> Self {
+        let world = World::new().await;
+        let (model, mcp) = (world.model.url(), format!("rich={}", rich.url()));
+        let arguments = [
+            "--intelligence",
+            &model,
+            "--model",
+            "scripted",
+            "--instruction",
+            "Be brief.",
+            "--mcp",
+            &mcp,
+            "--mcp.tools_refresh",
+            refresh,
+            "--a2a.listen",
+            "http://127.0.0.1:0",
+            "--a2a.dev",
+            "--store.kind",
+            "memory",
+        ];
+        let mut agentd = Agentd::start(&arguments, &[], world.folder.path());
+        let a2a = agentd.event("a2a.listen").await["address"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let caller = Caller::new(&a2a);
+        agentd.event("mcp.connect").await;
+        Self {
+            world,
+            agentd,
+            caller,
+        }
+    }
+
+    /// The tools of the last round of this message's turn.
+    async fn tools(&self, id: &str, context: &str, text: &str) -> Vec<String> {
+        self.caller.send(id, text, json!({ "contextId": context })).await;
+        let requests = self.world.model.requests();
         let tools = requests.last().unwrap()["tools"].as_array().unwrap().clone();
         let names = tools
             .iter()
             .map(|tool| tool["function"]["name"].as_str().unwrap().to_owned());
-        names.collect::<Vec<_>>()
-    };
-    let before = tools("m1", "one", &calls(json!([["grow", {}]]))).await;
+        names.collect()
+    }
+}
+
+const GROWN: [&str; 3] = ["resource_read", "ask", "fresh"];
+
+/// A conversation that begins after a change of the tools has no others than one that began before.
+#[tokio::test(flavor = "multi_thread")]
+async fn m24_the_tools_of_every_conversation_are_the_catalogues_until_a_reload() {
+    let rich = Rich::start().await;
+    let mut agent = Served::start(&rich, "reload").await;
+    let before = agent.tools("m1", "one", &calls(json!([["grow", {}]]))).await;
     assert!(before.contains(&"grow".to_owned()), "{before:?}");
-    assert_eq!(tools("m2", "one", "hi").await, before);
-    assert_eq!(tools("m3", "two", "hi").await, before);
-    agentd.signal(Signal::SIGHUP);
-    agentd.event("config.reloaded").await;
-    let after = ["resource_read", "ask", "fresh"];
-    assert_eq!(tools("m4", "one", "hi").await, after);
+    assert_eq!(agent.tools("m2", "one", "hi").await, before);
+    assert_eq!(agent.tools("m3", "two", "hi").await, before);
+    agent.agentd.signal(Signal::SIGHUP);
+    agent.agentd.event("config.reloaded").await;
+    assert_eq!(agent.tools("m4", "one", "hi").await, GROWN);
     // The supervisor lists for those that are new.
     let listed = async {
         for number in 0.. {
             let context = format!("new{number}");
-            if tools(&context, &context, "hi").await == after {
+            if agent.tools(&context, &context, "hi").await == GROWN {
                 break;
             }
         }
     };
     tokio::time::timeout(crate::process::PATIENCE, listed)
+        .await
+        .unwrap();
+}
+
+/// One conversation is told of other tools by its own connection; the others, which have connections of their own, and the
+/// supervisor hear of it through it.
+#[tokio::test(flavor = "multi_thread")]
+async fn m24_live_tools_that_one_conversation_is_told_of_reach_the_others() {
+    let rich = Rich::start().await;
+    let agent = Served::start(&rich, "live").await;
+    let before = agent.tools("m1", "warm", "hi").await;
+    assert!(before.contains(&"grow".to_owned()), "{before:?}");
+    assert_eq!(
+        agent.tools("m2", "one", &calls(json!([["grow", {}]]))).await,
+        GROWN
+    );
+    let told = async {
+        for number in 0.. {
+            if agent.tools(&format!("again{number}"), "warm", "hi").await == GROWN {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(crate::process::PATIENCE, told)
         .await
         .unwrap();
 }

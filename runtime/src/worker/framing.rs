@@ -1,0 +1,205 @@
+//! JSON frames with a four-byte length before each, over a socketpair that is the worker's standard input. Guarantees: a
+//! frame that is longer than the bound or is not of the expected type ends the connection, never the reader's process; a
+//! frame that its reader would refuse is refused by its writer.
+
+use futures::{SinkExt as _, StreamExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec};
+use zeroize::Zeroizing;
+
+/// A transcript that grew to the largest window of today's models has some 4 MiB of text; JSON escapes may double it.
+pub const FRAME_BYTES: usize = 16 * 1024 * 1024;
+
+/// Levels of objects and lists in a frame: the parser refuses one more. Frames hold structure that models and servers made.
+const FRAME_DEPTH: usize = 127;
+
+/// Why a frame could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The peer is gone, or its frame is too long.
+    #[error("the connection between supervisor and worker broke: {0}")]
+    Connection(#[from] std::io::Error),
+    /// It was not sent.
+    #[error(
+        "the conversation has grown too long ({0} bytes, and at most {FRAME_BYTES} go to a worker); begin a new one"
+    )]
+    TooLong(usize),
+    /// It was not sent.
+    #[error("it holds a value that is nested more than {FRAME_DEPTH} levels deep")]
+    TooDeep,
+    /// Not one of our frames.
+    #[error("a frame between supervisor and worker cannot be understood: {0}")]
+    Content(#[from] serde_json::Error),
+}
+
+/// How deep a JSON text is nested.
+fn depth(json: &[u8]) -> usize {
+    let (mut open, mut deepest) = (0_usize, 0);
+    let (mut in_text, mut escaped) = (false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' if !in_text => {
+                open += 1;
+                deepest = deepest.max(open);
+            }
+            b'}' | b']' if !in_text => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+fn codec() -> LengthDelimitedCodec {
+    LengthDelimitedCodec::builder()
+        .max_frame_length(FRAME_BYTES)
+        .new_codec()
+}
+
+/// Reads frames of one direction.
+#[derive(Debug)]
+pub struct FrameReader<R>(FramedRead<R, LengthDelimitedCodec>);
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    /// From a byte stream.
+    pub fn new(reader: R) -> Self {
+        Self(FramedRead::new(reader, codec()))
+    }
+
+    /// The next frame; `None` at the end. Cancel safe.
+    ///
+    /// # Errors
+    /// See [`FrameError`]; the stream is of no use afterwards.
+    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
+        match self.0.next().await {
+            None => Ok(None),
+            Some(frame) => Ok(Some(serde_json::from_slice(&frame?)?)),
+        }
+    }
+}
+
+/// Writes frames of one direction.
+#[derive(Debug)]
+pub struct FrameWriter<W>(FramedWrite<W, LengthDelimitedCodec>);
+
+impl<W: AsyncWrite + Unpin> FrameWriter<W> {
+    /// Onto a byte stream.
+    pub fn new(writer: W) -> Self {
+        Self(FramedWrite::new(writer, codec()))
+    }
+
+    /// Writes one frame. Not cancel safe: a writer whose `send` was dropped must not be used again.
+    ///
+    /// # Errors
+    /// See [`FrameError`]. A frame that is too long or too deep is refused before a byte of it is written.
+    pub async fn send<T: Serialize>(&mut self, frame: &T) -> Result<(), FrameError> {
+        let bytes = Zeroizing::new(serde_json::to_vec(frame)?);
+        if bytes.len() > FRAME_BYTES {
+            return Err(FrameError::TooLong(bytes.len()));
+        }
+        if depth(&bytes) > FRAME_DEPTH {
+            return Err(FrameError::TooDeep);
+        }
+        Ok(self.0.send(bytes::Bytes::copy_from_slice(&bytes)).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+    use crate::worker::frame::{FromWorker, ToWorker, TurnResult};
+
+    fn result(text: &str) -> FromWorker {
+        FromWorker::Done(Box::new(TurnResult {
+            run_id: "r".into(),
+            status: agentd_agent::Status::Completed,
+            text: text.into(),
+            reason: None,
+            transcript: serde_json::json!([{ "role": "user" }]),
+            steps: 1,
+            tokens: 2,
+            tool_calls: 0,
+        }))
+    }
+
+    #[tokio::test]
+    async fn frames_cross_in_order_and_the_end_is_the_end() {
+        let (here, there) = tokio::io::duplex(64);
+        let write = tokio::spawn(async move {
+            let mut writer = FrameWriter::new(here);
+            for text in ["ä", &"x".repeat(10_000)] {
+                writer.send(&result(text)).await.unwrap();
+            }
+        });
+        let mut reader = FrameReader::new(there);
+        for length in [2, 10_000] {
+            let frame: FromWorker = reader.next().await.unwrap().unwrap();
+            let FromWorker::Done(done) = frame else {
+                panic!("{frame:?}")
+            };
+            assert_eq!(done.text.len(), length);
+        }
+        assert!(reader.next::<FromWorker>().await.unwrap().is_none());
+        write.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_no_frame_is_an_error_and_reserves_no_memory() {
+        for bytes in [
+            &b"\xff\xff\xff\xff"[..],
+            b"\0\0\0\x02{}",
+            b"\0\0\0\x04nope",
+            b"\0\0\0\x09{",
+        ] {
+            let (mut here, there) = tokio::io::duplex(64);
+            here.write_all(bytes).await.unwrap();
+            drop(here);
+            assert!(
+                FrameReader::new(there).next::<ToWorker>().await.is_err(),
+                "{bytes:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_frame_over_the_bound_is_refused_by_its_writer() {
+        let (here, _there) = tokio::io::duplex(64);
+        let error = FrameWriter::new(here)
+            .send(&result(&"x".repeat(FRAME_BYTES)))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, FrameError::TooLong(_)), "{error}");
+        assert!(error.to_string().contains("begin a new one"), "{error}");
+    }
+
+    /// Whatever a model or a server nests: what the writer takes, the reader reads.
+    #[tokio::test]
+    async fn a_frame_that_cannot_be_read_is_refused_by_its_writer() {
+        for levels in [1, 100, 120, 124, 125, 126, 127, 128, 500] {
+            let (here, there) = tokio::io::duplex(64 * 1024);
+            let nested = (0..levels).fold(serde_json::json!("]}\\\"{["), |inner, _| {
+                serde_json::json!([inner])
+            });
+            let FromWorker::Done(mut done) = result("x") else {
+                panic!()
+            };
+            done.transcript = nested.clone();
+            let sent = FrameWriter::new(here).send(&FromWorker::Done(done)).await;
+            if levels > FRAME_DEPTH - 1 {
+                assert!(matches!(sent, Err(FrameError::TooDeep)), "{levels}");
+                continue;
+            }
+            sent.unwrap();
+            match FrameReader::new(there).next().await.unwrap() {
+                Some(FromWorker::Done(done)) => assert_eq!(done.transcript, nested, "{levels}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
