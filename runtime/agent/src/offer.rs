@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn m04_something_is_readable_or_nothing_is() {
+    fn m4_something_is_readable_or_nothing_is() {
         for (uris, templates, readable) in [
             (&[][..], &[][..], false),
             (&["file:///a"], &[], true),

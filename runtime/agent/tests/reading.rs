@@ -14,7 +14,7 @@ use serde_json::json;
 use desk::{Desk, call, reader, server};
 
 #[tokio::test]
-async fn m04_it_is_there_exactly_when_something_is_readable() {
+async fn m4_it_is_there_exactly_when_something_is_readable() {
     for (servers, expected) in [
         (vec![], &[][..]),
         (vec![server("wx", None, &["text"])], &["text"]),
@@ -29,7 +29,7 @@ async fn m04_it_is_there_exactly_when_something_is_readable() {
 }
 
 #[tokio::test]
-async fn m04_its_name_is_never_a_servers() {
+async fn m4_its_name_is_never_a_servers() {
     let desk = Desk::new(vec![server(
         "resource",
         None,
@@ -55,7 +55,7 @@ async fn m04_its_name_is_never_a_servers() {
 }
 
 #[tokio::test]
-async fn m04_its_schema_holds() {
+async fn m4_its_schema_holds() {
     let desk = Desk::new(vec![reader("fs", &["file:///text"], &[])]);
     let spec = desk.router.view().await.tools[0].clone();
     assert_eq!(spec.name, "resource_read");
@@ -158,7 +158,7 @@ async fn m27_a_template_of_a_server_can_be_read_by_a_uri() {
 }
 
 #[tokio::test]
-async fn m04_a_result_that_was_cut_is_a_resource_of_ours() {
+async fn m4_a_result_that_was_cut_is_a_resource_of_ours() {
     let desk = Desk::new(vec![server("wx", None, &["long"])]);
     assert_eq!(desk.names().await, ["long"]);
     let seen = desk.router.call(&call("long", json!({})), 7).await;

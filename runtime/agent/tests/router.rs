@@ -113,7 +113,7 @@ async fn arguments_that_are_no_object_reach_no_server() {
 }
 
 #[tokio::test]
-async fn m09_two_servers_with_a_tool_of_one_name() {
+async fn m9_two_servers_with_a_tool_of_one_name() {
     let desk = Desk::new(vec![
         server("a", None, &["text"]),
         server("b", None, &["text", "gone"]),
@@ -135,7 +135,7 @@ async fn m09_two_servers_with_a_tool_of_one_name() {
 }
 
 #[tokio::test]
-async fn m01_without_servers_there_is_no_tool_at_all() {
+async fn m1_without_servers_there_is_no_tool_at_all() {
     let desk = Desk::new(vec![]);
     let view = desk.router.view().await;
     assert!(view.tools.is_empty() && view.servers.is_empty(), "{view:?}");

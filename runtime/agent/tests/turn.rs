@@ -253,7 +253,7 @@ async fn the_next_turn_goes_on_from_the_transcript() {
 }
 
 #[tokio::test]
-async fn l06_an_empty_answer_completes_the_turn() {
+async fn field_l06_an_empty_answer_completes_the_turn() {
     let ran = run(input(), vec![Ok(reply(vec![], Stop::End))]).await;
     assert_eq!(
         (ran.outcome.status, ran.outcome.text.as_str()),

@@ -295,7 +295,7 @@ async fn a_drain_that_cannot_wait_leaves_nothing_working() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn m05_a_tool_server_that_comes_late_is_used_when_it_is_there() {
+async fn field_m05_a_tool_server_that_comes_late_is_used_when_it_is_there() {
     let mut world = World::new().await;
     // A port that nobody listens on yet.
     let address = std::net::TcpListener::bind("127.0.0.1:0")
