@@ -1,5 +1,5 @@
 //! `agentd`: runs one agent. A supervisor owns state, triggers and limits and never calls a model; workers, processes
-//! of the same program, think and call tools. The same program is the bridge in front of an MCP server, and two small
+//! of the same program, think and call tools. The same program is the bridge in front of an MCP server, and three small
 //! clients. Nothing here is global but what a process has once: the TLS provider, the log.
 
 pub mod admin;
@@ -54,6 +54,10 @@ pub fn main() -> ExitCode {
         Ok(Invocation::A2aSend(arguments)) => {
             block_on(Builder::new_current_thread(), commands::a2a_send::run(arguments))
         }
+        Ok(Invocation::Mcp(arguments)) => block_on(
+            Builder::new_current_thread(),
+            commands::mcp::run(arguments, std::env::vars_os().filter_map(text)),
+        ),
         Err(error) => commands::usage(&error),
     };
     ExitCode::from(code)

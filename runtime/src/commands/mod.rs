@@ -4,6 +4,7 @@ pub mod a2a_send;
 pub mod bridge;
 pub mod identity_fetch;
 mod kubectl;
+pub mod mcp;
 pub mod run;
 
 use agentd_base::class::{Class, exit};

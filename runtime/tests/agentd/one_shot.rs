@@ -84,7 +84,7 @@ async fn the_answer_on_stdout_and_json_lines_on_stderr() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_down_is_left_out_and_the_run_goes_on() {
+async fn m18_a_server_that_is_down_is_left_out_and_the_run_goes_on() {
     let (model, folder) = (Model::start().await, tempfile::tempdir().unwrap());
     let agentd = Agentd::start(
         &arguments(&model, "http://127.0.0.1:9/mcp", "hi"),
