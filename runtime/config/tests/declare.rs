@@ -117,7 +117,7 @@ fn m10_a_flag_or_variable_replaces_the_list_and_mcp_adds_to_it() {
 }
 
 #[test]
-fn m05_mcp_declares_a_server_by_name_and_endpoint() {
+fn m5_mcp_declares_a_server_by_name_and_endpoint() {
     let layers = Layers {
         servers: vec![" fs = https://fs.example:8443/mcp?tenant=a=b ".into()],
         ..layers()
@@ -131,7 +131,7 @@ fn m05_mcp_declares_a_server_by_name_and_endpoint() {
 }
 
 #[test]
-fn m06_an_empty_name_or_another_endpoint_is_refused_with_key_and_remedy() {
+fn m6_an_empty_name_or_another_endpoint_is_refused_with_key_and_remedy() {
     for (server, line) in [
         (
             "fs",
@@ -182,7 +182,7 @@ fn m06_an_empty_name_or_another_endpoint_is_refused_with_key_and_remedy() {
 }
 
 #[test]
-fn m08_an_endpoint_is_text_of_the_configuration_and_holds_no_placeholder() {
+fn m8_an_endpoint_is_text_of_the_configuration_and_holds_no_placeholder() {
     for endpoint in [
         "https://fs.example/{{secret:TENANT}}/mcp",
         "https://${HOST}/mcp",

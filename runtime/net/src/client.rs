@@ -1,22 +1,26 @@
 //! The HTTP client of one destination: pooled HTTP/1.1 and HTTP/2, guarded, with separate clocks. No proxy, no cookie,
-//! no redirect but 307 and 308 on the same origin, no retry but one of a request that may safely be sent twice.
+//! no redirect but 307 and 308 on the same origin, no retry but of a request that may safely be sent twice.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agentd_base::clock::{Clock as _, SystemClock};
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
-use http::header::{HOST, LOCATION};
+use http::header::{ACCEPT_ENCODING, HOST, LOCATION, RANGE};
 use http::{HeaderMap, HeaderValue, StatusCode, request};
 use tokio::time::Instant;
 use url::Url;
 
+use crate::again::{self, Outcome};
 use crate::body::{Body, Deadline};
+use crate::decode::{self, Coding};
 use crate::destination::Destination;
 use crate::error::{NetError, Phase};
 use crate::fault::{self, Trust};
-use crate::options::{Options, Redirects, Replay};
+use crate::options::{Options, Redirects, Replay, Timeouts};
+use crate::pace::jittered;
 use crate::redact::Redactor;
 use crate::resolve::{SharedLookup, SystemLookup, resolve};
 use crate::sign::{Refusal, header_value};
@@ -133,10 +137,10 @@ impl HttpClient {
         for _ in 0..=REDIRECTS {
             let response = self.accepted(&url, &parts, &body, started).await?;
             if Redirects::returned(&parts) {
-                return self.take(response, started);
+                return self.take(response, started, decode::take_coding);
             }
             match self.next_hop(&url, &response)? {
-                None => return self.take(response, started),
+                None => return self.take(response, started, decode::take_coding),
                 Some(next) => url = next,
             }
         }
@@ -146,7 +150,8 @@ impl HttpClient {
         )))
     }
 
-    /// Sends a request whose body is a stream: once, unsigned, without following redirects. For our own upstream.
+    /// Sends a request whose body is a stream: once, unsigned, without following redirects, and the answer's body is as
+    /// it came. For our own upstream.
     ///
     /// # Errors
     /// As [`HttpClient::send`].
@@ -158,7 +163,7 @@ impl HttpClient {
         let response = self
             .dispatch(&url, parts, reqwest::Body::wrap_stream(body), started)
             .await?;
-        self.take(response, started)
+        self.take(response, started, |_| Ok(Coding::Identity))
     }
 
     /// The URL of a request: on our origin, whatever the caller wrote.
@@ -219,7 +224,7 @@ impl HttpClient {
         }
     }
 
-    /// One request and, where that is safe, a second try of it; with the headers that it had in the end.
+    /// One request and, where that is safe, another try of it ([`again`]); with the headers that it had in the end.
     async fn exchange(
         &self,
         url: &Url,
@@ -227,13 +232,34 @@ impl HttpClient {
         body: &Bytes,
         started: Instant,
     ) -> Result<(reqwest::Response, HeaderMap), NetError> {
-        let first = self.once(url, parts, body, started).await;
-        match first {
-            Err(NetError::Interrupted { .. }) if Replay::allows(parts) => {
-                self.once(url, parts, body, started).await
-            }
-            outcome => outcome,
+        let mut sent = 0;
+        loop {
+            let outcome = self.once(url, parts, body, started).await;
+            sent += 1;
+            let seen = match &outcome {
+                Ok((response, _)) => Outcome::Answered(response.status(), response.headers()),
+                Err(error) => Outcome::Failed(error),
+            };
+            let pause = again::pause(&seen, sent, self.left(started), SystemClock.now());
+            let Some(pause) = pause.filter(|_| Replay::allows(parts)) else {
+                return outcome;
+            };
+            tracing::debug!(
+                event = "http.retry",
+                host = self.authority(),
+                sent,
+                pause_ms = pause.as_millis()
+            );
+            drop(outcome);
+            tokio::time::sleep(jittered(again::spread(pause), 0.2)).await;
         }
+    }
+
+    /// What the clocks of an exchange leave of it.
+    fn left(&self, started: Instant) -> Option<Duration> {
+        let Timeouts { response, total, .. } = self.0.options.timeouts;
+        let limit = response.into_iter().chain(total).min()?;
+        Some(limit.saturating_sub(started.elapsed()))
     }
 
     async fn once(
@@ -249,6 +275,9 @@ impl HttpClient {
             .parse()
             .map_err(|_| NetError::Invalid("the URL cannot be sent".into()))?;
         self.add_headers(&mut parts.headers)?;
+        if !parts.headers.contains_key(RANGE) {
+            parts.headers.entry(ACCEPT_ENCODING).or_insert(decode::ACCEPTED);
+        }
         if let Some(signer) = &self.0.options.signer {
             signer.sign(&mut parts, body).await?;
         }
@@ -354,11 +383,16 @@ impl HttpClient {
         }
     }
 
-    fn take(&self, response: reqwest::Response, started: Instant) -> Result<Response, NetError> {
+    fn take(
+        &self,
+        response: reqwest::Response,
+        started: Instant,
+        coding: impl FnOnce(&mut HeaderMap) -> Result<Coding, String>,
+    ) -> Result<Response, NetError> {
         let Inner { options, .. } = &*self.0;
         let host = self.authority();
         let status = response.status();
-        let headers = response.headers().clone();
+        let mut headers = response.headers().clone();
         let size: usize = headers
             .iter()
             .map(|(name, value)| name.as_str().len() + value.len())
@@ -371,6 +405,10 @@ impl HttpClient {
                 limit,
             });
         }
+        let coding = coding(&mut headers).map_err(|coding| NetError::Coding {
+            host: host.clone(),
+            detail: format!("the content coding is {coding}"),
+        })?;
         let deadline = options.timeouts.total.map(|limit| Deadline {
             at: started + limit,
             limit,
@@ -380,6 +418,7 @@ impl HttpClient {
             .bytes_stream()
             .map_err(move |error| client.fault(&error))
             .boxed();
+        let chunks = decode::decoded(coding, chunks, host.clone());
         Ok(Response {
             status,
             headers,

@@ -65,6 +65,14 @@ pub enum NetError {
         /// The bound.
         limit: usize,
     },
+    /// The body is not of the content coding that its header names, or of one that nobody asked for.
+    #[error("{host} sent a compressed body that cannot be read ({detail})")]
+    Coding {
+        /// Host and port.
+        host: String,
+        /// What is wrong with it.
+        detail: String,
+    },
     /// A header, secret, certificate file or signer of ours is unusable.
     #[error("{0}")]
     Credential(String),
@@ -115,6 +123,7 @@ impl NetError {
             Self::Refused(_)
             | Self::Interrupted { .. }
             | Self::TooLarge { .. }
+            | Self::Coding { .. }
             | Self::Credential(_)
             | Self::Authorization { .. }
             | Self::Invalid(_) => false,
@@ -133,7 +142,8 @@ impl Classified for NetError {
             | Self::Tls { .. }
             | Self::Timeout { .. }
             | Self::Interrupted { .. }
-            | Self::TooLarge { .. } => Class::Unavailable,
+            | Self::TooLarge { .. }
+            | Self::Coding { .. } => Class::Unavailable,
         }
     }
 }

@@ -2,8 +2,10 @@
 //! URL, by every DNS answer and by every redirect (`guard`), then reached over TLS whose roots are ours or by SPIFFE ID.
 //! It knows nothing of MCP, models or A2A, and nothing of the document: callers hand it closures for secrets.
 
+mod again;
 pub mod body;
 pub mod client;
+mod decode;
 pub mod destination;
 pub mod error;
 mod fault;

@@ -64,8 +64,8 @@ pub struct Options {
     pub signer: Option<Arc<dyn RequestSigner>>,
 }
 
-/// Whether a request may be sent a second time when a pooled connection turned out to be dead and nobody knows
-/// whether the server saw it. Put it into the request's extensions; absent, GET, HEAD, PUT and DELETE are
+/// Whether a request may be sent again: when a pooled connection turned out to be dead and nobody knows whether the
+/// server saw it, when no connection could be made, when the server asks for it (429, 503). Put it into the request's extensions; absent, GET, HEAD, PUT and DELETE are
 /// [`Replay::Safe`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replay {
