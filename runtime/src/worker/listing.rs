@@ -27,7 +27,7 @@ pub struct Held {
 struct Lists {
     tools: Vec<Tool>,
     /// In the place of them: those of the agent's catalogue.
-    given: Option<Vec<Tool>>,
+    given: Option<Arc<Vec<Tool>>>,
     resources: Vec<Resource>,
     templates: Vec<ResourceTemplate>,
     tools_said: u64,
@@ -58,7 +58,7 @@ impl Held {
     }
 
     /// The tools that count in the place of those that were listed.
-    pub fn give(&self, tools: Option<Vec<Tool>>) {
+    pub fn give(&self, tools: Option<Arc<Vec<Tool>>>) {
         self.lists().given = tools;
     }
 
@@ -160,7 +160,7 @@ impl Held {
 
     fn tools(&self) -> Vec<Tool> {
         let lists = self.lists();
-        lists.given.as_ref().unwrap_or(&lists.tools).clone()
+        lists.given.as_deref().unwrap_or(&lists.tools).clone()
     }
 
     fn lists(&self) -> MutexGuard<'_, Lists> {

@@ -21,7 +21,7 @@ pub struct Toolbox {
     /// The configuration that tools were listed for.
     generation: Option<u64>,
     /// The tools of the agent's catalogue, by server, where they were given.
-    given: BTreeMap<String, Vec<Tool>>,
+    given: BTreeMap<String, Arc<Vec<Tool>>>,
     asker: Arc<Asker>,
 }
 
@@ -38,7 +38,7 @@ impl Toolbox {
 
     /// The tools of a server as the agent's catalogue has them.
     pub fn give(&mut self, server: String, tools: Vec<Tool>) {
-        self.given.insert(server, tools);
+        self.given.insert(server, Arc::new(tools));
     }
 
     /// Another configuration: what was given before it is listed anew.
