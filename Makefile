@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 S := tests/scripts
 
-.PHONY: help demo test lint generate test-unit conformance test-api test-e2e soak bench runtime-binary images clean distclean
+.PHONY: help demo test lint generate test-unit test-interop conformance test-api test-e2e soak bench runtime-binary images clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-16s %s\n' "$$name" "$$text"; done
@@ -11,8 +11,8 @@ help: ## this list
 demo: ## the main job: a cluster, the install, an agent with two MCP servers, a message and its answer
 	tests/demo/demo.sh
 
-test: ## everything that must hold: lint, generated files, unit tests, MCP conformance, API server suite, one-node suite
-	$(S)/test.sh lint generate unit conformance api e2e
+test: ## everything that must hold: lint, generated files, unit tests, MCP servers that are not ours, MCP conformance, API server suite, one-node suite
+	$(S)/test.sh lint generate unit interop conformance api e2e
 
 lint: ## formatting, clippy, dependencies, shell scripts, charts
 	$(S)/test.sh lint
@@ -22,6 +22,9 @@ generate: ## writes the generated files again: CRDs, chart copies, manifests/ins
 
 test-unit: ## the tests that need no cluster
 	$(S)/test.sh unit
+
+test-interop: ## the MCP client against servers of others, and against one that does everything wrong
+	$(S)/test.sh interop
 
 conformance: ## the official MCP conformance suite against agentd's MCP layer; ends with one line of counts
 	$(S)/conformance.sh

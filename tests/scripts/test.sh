@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test.sh STEP...: runs these steps one after the other, all of them also when one fails, and ends with one line
-# `N passed, N failed`. Steps: lint, generate, unit, conformance, api, e2e, soak.
+# `N passed, N failed`. Steps: lint, generate, unit, interop, conformance, api, e2e, soak.
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -44,7 +44,13 @@ with_cluster() {
 generated() {
   "$SCRIPTS/generate.sh" --check && echo "generate result: 1 passed; 0 failed;"
 }
-unit() { cargo test --locked --workspace --exclude agentd-tests --no-fail-fast && cargo test --locked -p agentd-tests --lib; }
+unit() { cargo test --locked --workspace --exclude agentd-tests --exclude agentd-interop --no-fail-fast && cargo test --locked -p agentd-tests --lib; }
+interop() {
+  local kind
+  # Before the tests, so that none of them waits for a download.
+  for kind in npm mcp-npm mcp-python mcp-old; do "$SCRIPTS/peers.sh" "$kind" >/dev/null || return 1; done
+  cargo test --locked -p agentd-interop --no-fail-fast
+}
 api_suite() {
   local code=0
   # Beside the two suites the two tests of other crates that judge against a real API server and are ignored elsewhere.
@@ -67,7 +73,7 @@ e2e_suite() {
   return "$code"
 }
 soak() {
-  PROPTEST_CASES=20000 cargo test --locked --workspace --exclude agentd-tests --no-fail-fast
+  PROPTEST_CASES=20000 cargo test --locked --workspace --exclude agentd-tests --exclude agentd-interop --no-fail-fast
 }
 
 "$SCRIPTS/prerequisites.sh"
@@ -80,6 +86,7 @@ for each in "$@"; do
   lint) run lint "$SCRIPTS/lint.sh" ;;
   generate) run generate generated ;;
   unit) run unit unit ;;
+  interop) run interop interop ;;
   conformance) run conformance "$SCRIPTS/conformance.sh" ;;
   api) run api with_cluster "$API_STATE" 0 api_suite ;;
   e2e) run e2e with_cluster "$E2E_STATE" 1 e2e_suite ;;

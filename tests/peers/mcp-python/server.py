@@ -18,7 +18,8 @@ import uvicorn
 from fastmcp import Context, FastMCP
 from fastmcp.server.dependencies import get_http_headers
 
-mcp = FastMCP("both-eras", instructions="Both eras: say please.")
+# Lists come in pages of two.
+mcp = FastMCP("both-eras", instructions="Both eras: say please.", list_page_size=2)
 count = 0
 
 

@@ -1,0 +1,89 @@
+//! Every statement of the MCP document that this project promises so far has a test named by its row in the contract
+//! (`m20_…`), and every field case of the MCP client one named by it (`field_m01_…`). Which rows and cases is a list
+//! here: it grows with what is built.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Rows of the contract. M2, M3, M29, M32, M38 and M39 belong to workflows and the store.
+const ROWS: [u8; 33] = [
+    1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 30, 31,
+    33, 34, 35, 36, 37,
+];
+/// Field cases about MCP.
+const CASES: [u8; 6] = [1, 10, 12, 17, 18, 21];
+/// Where tests stand.
+const FOLDERS: [&str; 4] = ["crds", "operator", "runtime", "tests"];
+
+#[test]
+fn every_row_and_every_field_case_has_a_test_named_by_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for folder in FOLDERS {
+        for file in sources(&root.join(folder)) {
+            for name in tests(&std::fs::read_to_string(&file).unwrap()) {
+                if let Some(row) = row(&name) {
+                    named.entry(row).or_default().push(name);
+                }
+            }
+        }
+    }
+    let rows = ROWS.iter().map(|row| format!("m{row}"));
+    let cases = CASES.iter().map(|case| format!("field_m{case}"));
+    let without: Vec<String> = rows.chain(cases).filter(|row| !named.contains_key(row)).collect();
+    assert!(without.is_empty(), "no test is named by {}", without.join(", "));
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// The names of the functions that run as tests.
+fn tests(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let (mut is_test, mut is_ignored) = (false, false);
+    for line in text.lines().map(str::trim) {
+        is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+        is_ignored |= line.starts_with("#[ignore");
+        let signature = line.trim_start_matches("async ");
+        if let Some(rest) = signature.strip_prefix("fn ") {
+            if is_test && !is_ignored {
+                names.extend(rest.split(['(', '<']).next().map(str::to_owned));
+            }
+            (is_test, is_ignored) = (false, false);
+        }
+    }
+    names
+}
+
+/// `m20_…` stands for `m20`, `m04_…` for `m4`, `field_m01_…` for `field_m1`.
+fn row(name: &str) -> Option<String> {
+    let (family, rest) = match name.strip_prefix("field_m") {
+        Some(rest) => ("field_m", rest),
+        None => ("m", name.strip_prefix('m')?),
+    };
+    let number: u8 = rest.split_once('_')?.0.parse().ok()?;
+    Some(format!("{family}{number}"))
+}
+
+#[test]
+fn what_is_a_name_and_what_is_a_test() {
+    let named = |name: &str, row_of: Option<&str>| assert_eq!(row(name).as_deref(), row_of, "{name}");
+    named("m20_every_call", Some("m20"));
+    named("m04_discovery", Some("m4"));
+    named("field_m01_a_session", Some("field_m1"));
+    named("many_things", None);
+    named("m20", None);
+    let text = "#[test]\nfn m1_a() {}\nfn m2_helper() {}\n/// A doc.\n#[tokio::test(flavor = \"multi_thread\")]\nasync fn m3_b() {}\n#[test]\n#[ignore]\nfn m4_c() {}\n";
+    assert_eq!(tests(text), ["m1_a", "m3_b"]);
+}
