@@ -259,6 +259,11 @@ impl Connection {
         fault.unwrap_or_else(gone).into()
     }
 
+    /// Whether the server was given up because it does not stop talking.
+    pub(crate) fn is_flooded(&self) -> bool {
+        self.0.health.is_lost_to_floods()
+    }
+
     /// Unsubscribes and ends the session, best effort within 1 s, then the connection.
     pub async fn close(&self) {
         let Some(mut service) = self.0.service.lock().await.take() else {

@@ -80,7 +80,12 @@ impl Health {
 
     /// The fault of the last exchange, if it had one.
     pub(crate) fn fault(&self) -> Option<Fault> {
-        self.state().fault.clone()
+        let state = self.state();
+        // Requests that went well before it change nothing about it.
+        if state.floods >= ATTEMPTS {
+            return Some(flood());
+        }
+        state.fault.clone()
     }
 
     /// How long to wait before the notification stream is opened: not at all the first time.
@@ -123,10 +128,9 @@ impl Health {
 
     /// A stream was ended because the server said too much on it. One that does it again and again counts as lost.
     pub(crate) fn flooded(&self, notices: bool) {
-        let fault = Fault::failed(Class::Unavailable, Flood.to_string());
         let floods = {
             let mut state = self.state();
-            state.fault = Some(fault);
+            state.fault = Some(flood());
             state.flooded = Some(Instant::now());
             if notices {
                 state.floods = state.floods.saturating_add(1);
@@ -137,6 +141,11 @@ impl Health {
         if floods >= ATTEMPTS {
             self.lose();
         }
+    }
+
+    /// Whether that is why the server is lost.
+    pub(crate) fn is_lost_to_floods(&self) -> bool {
+        self.state().floods >= ATTEMPTS
     }
 
     /// Whether a stream was ended so a moment ago.
@@ -156,6 +165,10 @@ impl Health {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn flood() -> Fault {
+    Fault::failed(Class::Unavailable, Flood.to_string())
 }
 
 #[cfg(test)]

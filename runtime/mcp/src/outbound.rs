@@ -81,7 +81,9 @@ impl Outbound {
         Ok(match (&connection.auth, &self.login) {
             (Some(Auth::OAuth2(auth)), _) => {
                 let declared = auth.token_endpoint.as_deref();
-                let declared = declared.map(|url| Destination::declared(url, Declared::Mcp)).transpose();
+                let declared = declared
+                    .map(|url| Destination::declared(url, Declared::Mcp))
+                    .transpose();
                 let declared = declared
                     .map_err(|error| NetError::Invalid(format!("auth.oauth2.token_endpoint {error}")))?;
                 let settings = self.settings(auth)?;

@@ -212,8 +212,8 @@ async fn keep(shared: Arc<Shared>, server: McpServer, default_timeout: Option<Du
                 shared.unlink(&server.name, &slot);
                 connection.close().await;
                 tracing::warn!(event = "mcp.disconnect", mcp.server = %server.name);
-                // A server that connects and breaks at once is one that fails.
-                if since.elapsed() < shared.pace.max {
+                // A server that connects and breaks at once is one that fails; so is one that does not stop talking.
+                if since.elapsed() < shared.pace.max || connection.is_flooded() {
                     let error = connection.fault();
                     shared.update(&server, |view| view.failed(&error));
                     pause(&slot, backoff.wait()).await;

@@ -10,7 +10,6 @@ use agentd_mcp::{
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 
-use crate::log::Log;
 use crate::peer::Peer;
 use crate::script::{Discover, Script};
 
@@ -101,22 +100,16 @@ fn name_form() -> Value {
 /// What goes back to the server, for each answer of the person.
 async fn on_a_stream(params: Value, answer: Answer) -> (Value, Vec<Question>) {
     let question = json!({"jsonrpc": "2.0", "id": 103, "method": "elicitation/create", "params": params});
-    // The scripted server waits for as many answers as it sent pings, and our answer to it counts.
-    let ping = json!({"jsonrpc": "2.0", "id": 104, "method": "ping"});
     let peer = Peer::start(Script {
-        before_answer: vec![question, ping.clone(), ping],
+        before_answer: vec![question],
+        awaited: Some(1),
         ..Script::default()
     })
     .await;
     let person = answering([answer]);
     let connection = worker(&peer, Era::Legacy, &person).await;
     assert_eq!(call(&connection).await.unwrap(), "hello");
-    peer.seen_times("answer", 3).await;
-    let sent = peer
-        .log()
-        .into_iter()
-        .find(|seen| seen.body["id"] == 103)
-        .unwrap();
+    let sent = peer.seen("answer").await;
     connection.close().await;
     let asked = person.asked.lock().unwrap().clone();
     (sent.body["result"].clone(), asked)
@@ -170,7 +163,6 @@ async fn m13_a_person_has_300_seconds_and_the_call_waits() {
         ..Person::default()
     });
     let connection = worker(&peer, Era::Stateless, &person).await;
-    let log = Log::start();
     // Nobody answers: after 300 s the question is cancelled, long after the call's own 60 s.
     let began = tokio::time::Instant::now();
     assert_eq!(call(&connection).await.unwrap(), "late but well");
@@ -184,7 +176,6 @@ async fn m13_a_person_has_300_seconds_and_the_call_waits() {
         again.body["params"]["inputResponses"],
         json!({"q": {"action": "cancel"}})
     );
-    assert!(log.of("human.ask.failed")[0].contains("nobody answered in time"));
     connection.close().await;
 }
 

@@ -68,6 +68,8 @@ pub(crate) struct Script {
     pub(crate) templates: Vec<Value>,
     /// Before the answer of a call, on its stream.
     pub(crate) before_answer: Vec<Value>,
+    /// How many answers of ours the answer of a call waits for; absent: one for each ping.
+    pub(crate) awaited: Option<usize>,
     /// In place of everything.
     pub(crate) status: Option<(StatusCode, Option<&'static str>, &'static str)>,
     /// In place of an answer to `initialize`.
@@ -94,6 +96,7 @@ impl Default for Script {
             ],
             templates: vec![json!({"uriTemplate": "a:{id}", "name": "any"})],
             before_answer: Vec::new(),
+            awaited: None,
             status: None,
             silent_initialize: false,
         }
@@ -243,11 +246,10 @@ async fn call(shared: &Arc<Shared>, script: &Script, body: &Value) -> Response {
         return axum::Json(answer).into_response();
     }
     // The answer comes only after each of our pings was answered: what comes before it was dealt with.
-    let pings = script
-        .before_answer
-        .iter()
-        .filter(|message| message["method"] == "ping")
-        .count();
+    let pings = script.awaited.unwrap_or_else(|| {
+        let ping = |message: &&Value| message["method"] == "ping";
+        script.before_answer.iter().filter(ping).count()
+    });
     let mut log = shared.log.subscribe();
     let before: Vec<_> = script.before_answer.iter().map(event).collect();
     let last = async move {
