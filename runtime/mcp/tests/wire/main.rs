@@ -12,6 +12,7 @@ mod everything;
 mod handshake;
 mod lists;
 mod log;
+mod modern;
 mod peer;
 mod requests;
 mod resources;

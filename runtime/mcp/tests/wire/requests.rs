@@ -41,7 +41,7 @@ async fn answers(peer: &Peer, connection: &Connection) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn m14_a_boot_connection_answers_pings_alone() {
+async fn field_m17_a_boot_connection_answers_pings_alone() {
     let peer = Peer::start(Script {
         before_answer: unwanted(),
         ..Script::default()
