@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # peers.sh KIND: installs programs that we did not write, at the versions pinned in tests/peers, and prints the folder.
-#   npm, mcp-npm, conformance  the one that holds node_modules
-#   python, mcp-python, tools  a Python environment
-#   mcp-old                    a Python environment, and in it a folder for each release of releases.txt
+#   npm, mcp-npm, oauth, conformance  the one that holds node_modules
+#   python, mcp-python, tools          a Python environment
+#   mcp-old                            a Python environment, and in it a folder for each release of releases.txt
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -40,7 +40,7 @@ npm_packages() {
 once "peers-$kind"
 peers=$ROOT/tests/peers/$kind
 case $kind in
-npm | mcp-npm | conformance)
+npm | mcp-npm | oauth | conformance)
   folder=$CACHE/peers/$kind-$(content_key "tests/peers/$kind/package-lock.json")
   if ! ready "$folder"; then
     logged "fetching the npm packages of tests/peers/$kind (half a minute)" npm_packages "$folder" "$peers"
@@ -62,6 +62,6 @@ python | mcp-python | tools)
     touch "$folder/done"
   fi
   ;;
-*) die "usage: peers.sh npm|mcp-npm|conformance|python|mcp-python|mcp-old|tools" ;;
+*) die "usage: peers.sh npm|mcp-npm|oauth|conformance|python|mcp-python|mcp-old|tools" ;;
 esac
 echo "$folder"

@@ -48,7 +48,7 @@ unit() { cargo test --locked --workspace --exclude agentd-tests --exclude agentd
 interop() {
   local kind
   # Before the tests, so that none of them waits for a download.
-  for kind in npm mcp-npm mcp-python mcp-old; do "$SCRIPTS/peers.sh" "$kind" >/dev/null || return 1; done
+  for kind in npm mcp-npm oauth mcp-python mcp-old; do "$SCRIPTS/peers.sh" "$kind" >/dev/null || return 1; done
   cargo test --locked -p agentd-interop --no-fail-fast
 }
 api_suite() {

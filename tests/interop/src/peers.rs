@@ -92,6 +92,33 @@ impl Peer {
         Self::start(command)
     }
 
+    /// oidc-provider, an authorization server; its issuer is [`Peer::issuer`].
+    #[must_use]
+    pub fn authorization() -> Self {
+        let mut command = node();
+        command
+            .arg(format!("{TESTS}/peers/oauth/server.mjs"))
+            .arg(installed("oauth"))
+            .arg("0");
+        Self::start(command)
+    }
+
+    /// The issuer of [`Peer::authorization`].
+    #[must_use]
+    pub fn issuer(&self) -> String {
+        format!("http://127.0.0.1:{}/as", self.port)
+    }
+
+    /// fastmcp that takes no request without a token of this issuer.
+    #[must_use]
+    pub fn guarded(issuer: &str) -> Self {
+        let mut command = Command::new(installed("mcp-python").join("bin/python"));
+        command
+            .arg(format!("{TESTS}/peers/mcp-python/guarded.py"))
+            .args(["0", issuer]);
+        Self::start(command)
+    }
+
     fn start(mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::piped())

@@ -3,6 +3,7 @@
 
 mod calls;
 mod eras;
+mod oauth;
 mod people;
 mod resources;
 mod sessions;
