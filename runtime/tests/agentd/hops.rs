@@ -14,7 +14,6 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use bytes::Bytes;
-use futures::StreamExt as _;
 use futures::channel::mpsc;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;

@@ -127,7 +127,6 @@ async fn carry_out(
         Verb::Call { tool, .. } => {
             let hooks = Hooks {
                 elicitor: Some(Arc::new(terminal::Terminal)),
-                ..Hooks::default()
             };
             let connection = open(&target, hooks).await?;
             let outcome = connection.call(tool, given, &meta(name)).await;
