@@ -108,6 +108,10 @@ impl Transport {
         }
         let expects_answer = matches!(message, ClientJsonRpcMessage::Request(_));
         let id = header(&response.headers, &SESSION);
+        // The SDK opens the notification stream of a session alone.
+        if id.is_none() && is_initialize(message) {
+            self.0.notices.no_push();
+        }
         let asked = Asked::by(message);
         match media_type(&response.headers).as_deref() {
             Some(EVENTS) if expects_answer => Ok(StreamableHttpPostResponse::Sse(
@@ -425,4 +429,9 @@ fn replay(message: &ClientJsonRpcMessage) -> Replay {
 
 fn value(text: &str) -> Result<HeaderValue, HttpError> {
     HeaderValue::from_str(text).map_err(|_| unexpected("a session or event id that cannot be sent back"))
+}
+
+fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, ClientJsonRpcMessage::Request(request)
+        if matches!(request.request, ClientRequest::InitializeRequest(_)))
 }

@@ -86,7 +86,7 @@ enum Verdict {
 }
 
 /// What the consumer was told last. Pure.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Memory {
     last: Option<Digest>,
     /// The next word of the server may be of what was read already.
@@ -250,7 +250,10 @@ impl Watching {
         };
         let contents = connection.read(&self.uri, &meta).await?;
         let digest = Digest::of(&contents);
-        let verdict = memory.judge(reason, updates.pending(), &digest);
+        // Counts once the consumer has it: a connection that is lost meanwhile ends this half way, and the next one tells
+        // it again.
+        let mut told = memory.clone();
+        let verdict = told.judge(reason, updates.pending(), &digest);
         let change = Change {
             server: self.server.clone(),
             uri: self.uri.clone(),
@@ -264,6 +267,7 @@ impl Watching {
                 tracing::debug!(event = "mcp.resource.same", mcp.server = %self.server, uri = %clip(&self.uri, URI_CHARS));
             }
         }
+        *memory = told;
         Ok(())
     }
 

@@ -554,3 +554,21 @@ async fn a_server_that_says_too_much_loses_its_stream() {
     let message = view.servers[0].message.clone().unwrap();
     assert!(message.contains("more than is asked for"), "{message}");
 }
+
+/// A connection that is lost while the consumer is busy with a change has not told it: the next one does.
+#[tokio::test]
+async fn m30_a_change_counts_once_its_consumer_has_it() {
+    let busy = Arc::new(Semaphore::new(0));
+    let mut case = Case::with(subscribing(Discover::Old), None, Some(busy.clone())).await;
+    assert_eq!(case.next().await, Got::Armed("one".into()));
+    case.change("two").await;
+    assert_eq!(case.next().await, changed("two"));
+    let other = McpServer {
+        ns: Some("x".into()),
+        ..case.peer.server("s")
+    };
+    case.supervised.reload(&mcp(other));
+    assert_eq!(case.next().await, changed("two"));
+    busy.add_permits(10);
+    case.supervised.close().await;
+}
