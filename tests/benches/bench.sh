@@ -49,8 +49,8 @@ ask() {
   [[ $answer = *"is $((number + 40))"* ]] || die "a wrong answer: $answer"
   python3 -c 'import json, sys; print(json.load(sys.stdin)["contextId"])' <<<"$answer"
 }
-# memory KEY PATTERN: what each process of that command line on the node holds, in KiB, a line for each. KEY is Rss, or
-# Pss, which counts a page that several share in parts.
+# memory KEY PATTERN: what each process of that command line on the node holds, in KiB, a line for each. KEY is Rss; or
+# Anonymous, what is not a page of the binary; or Pss, which counts a page that several share in parts.
 memory() {
   # shellcheck disable=SC2016  # for the shell on the node
   "$CLUSTER" enter node1 -- bash -c 'pgrep -f "$2" | while read -r pid; do awk -v key="$1:" "\$1 == key { print \$2 }" "/proc/$pid/smaps_rollup"; done' - "$1" "$2"
@@ -69,11 +69,17 @@ done | median agent_pod_killed_to_ready ms
 
 # Nobody has asked this pod anything yet.
 memory Rss '^/agentd run' | median rss.agent_idle KiB
+memory Anonymous '^/agentd run' | median own.agent_idle KiB
 memory Rss '^/agentd bridge' | median rss.bridge KiB
+memory Anonymous '^/agentd bridge' | median own.bridge KiB
 memory Rss '^/agentd-operator controllers' | median rss.controllers KiB
 memory Rss '^/agentd-operator issuer' | median rss.issuer KiB
 
+# called: how many tool calls the agent's log tells of, so that no turn counts that did without.
+called() { kubectl logs deployment/demo-agent --tail=-1 | grep -c '"event":"tool.result"' || true; }
+
 # The client's start and its handshake are in both. Cold: a new conversation, so a new worker with handshakes of its own.
+before=$(called)
 for ((i = 0; i < 10; i++)); do
   start=$(now_ms)
   ask "$i" >/dev/null
@@ -85,5 +91,6 @@ for ((i = 101; i < 121; i++)); do
   ask "$i" --context "$context" >/dev/null
   echo $(($(now_ms) - start))
 done | median turn_with_tool_call.warm ms
+[ $(($(called) - before)) = 31 ] || die "31 questions, but $(($(called) - before)) tool calls in the agent's log"
 memory Rss '^/agentd run' | median rss.agent_after_turns KiB
 memory Pss 'agentd worker$|/exe worker$' | median pss.worker_warm KiB

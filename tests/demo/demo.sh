@@ -92,8 +92,14 @@ step "applying the samples, and waiting until all are Ready"
 for sample in "$ROOT"/manifests/samples/*.yaml; do
   sed "${changes[@]}" "$sample" | kubectl apply -f - | sed 's/^/  /' >&2
 done
-if ! kubectl -n "$namespace" wait --for=condition=Ready --timeout=180s \
-  agents.agentd.io/demo mcpservers.agentd.io/everything mcpservers.agentd.io/remote | sed 's/^/  /' >&2; then
+all_ready() {
+  kubectl -n "$namespace" wait --for=condition=Ready --timeout=180s \
+    agents.agentd.io/demo mcpservers.agentd.io/everything mcpservers.agentd.io/remote
+}
+# On a cluster that had an older install the agent is Ready until the new operator leads and replaces its pod.
+image=${IMAGE_REGISTRY:-registry.local}/agentd/agentd:$(basename "$("$SCRIPTS/build-static.sh")")
+if ! { all_ready >/dev/null && kubectl -n "$namespace" wait --timeout=120s deployment/demo-agent \
+  --for="jsonpath={.spec.template.spec.containers[0].image}=$image" >/dev/null && all_ready; } | sed 's/^/  /' >&2; then
   kubectl -n "$namespace" get agents.agentd.io,mcpservers.agentd.io,pods -o wide >&2
   kubectl -n "$namespace" get agents.agentd.io,mcpservers.agentd.io \
     -o 'jsonpath={range .items[*]}{.kind}/{.metadata.name}:{range .status.conditions[?(@.status!="True")]} {.type}={.status} {.reason}: {.message};{end}{"\n"}{end}' >&2
