@@ -65,9 +65,9 @@ pub struct Auth {
     /// A fixed credential.
     #[serde(rename = "static", skip_serializing_if = "Option::is_none")]
     pub fixed: Option<StaticAuth>,
-    /// OAuth 2.
+    /// OAuth 2.0 client credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub oauth2: Option<Opaque>,
+    pub oauth2: Option<OAuth2Auth>,
     /// AWS request signing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aws: Option<Opaque>,
@@ -91,6 +91,40 @@ pub struct StaticAuth {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Bearer {
+    /// From a Secret.
+    pub value_from: SecretSource,
+}
+
+/// A token by OAuth 2.0 client credentials (RFC 6749 section 4.4).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OAuth2Auth {
+    /// Who the pod is to the authorization server.
+    #[serde(rename = "clientID")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub client_id: String,
+    /// The client's secret.
+    pub client_secret: ClientSecret,
+    /// What is asked for. Absent: what the server's challenge names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub scopes: Vec<String>,
+    /// Where tokens come from, over https. Absent: discovered from the server's challenge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 2048))]
+    pub token_endpoint: Option<String>,
+    /// The authorization server that may be discovered, over https; another one is refused. Absent: whichever the server
+    /// names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 2048))]
+    pub issuer: Option<String>,
+}
+
+/// A client's secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClientSecret {
     /// From a Secret.
     pub value_from: SecretSource,
 }

@@ -9,7 +9,8 @@ mod status;
 mod text;
 
 pub use destination::{
-    Auth, Bearer, ClientCertificate, ClientTls, Destination, Header, SecretSource, StaticAuth,
+    Auth, Bearer, ClientCertificate, ClientSecret, ClientTls, Destination, Header, OAuth2Auth, SecretSource,
+    StaticAuth,
 };
 pub use network::{NetworkPolicy, NetworkPolicyMode};
 pub use opaque::{Anything, Opaque};

@@ -1,11 +1,13 @@
 //! From what a spec says of a destination to what the document says: credentials become references to mounted files.
 //! Pure; collects every problem.
 
+use std::collections::BTreeMap;
+
 use agentd_base::duration::Duration;
-use agentd_config::document::{Auth, ClientTls, Connection, StaticAuth};
+use agentd_config::document::{self, Auth, ClientTls, Connection};
 use agentd_config::header;
 use agentd_crds::shared;
-use agentd_crds::shared::KeyReference;
+use agentd_crds::shared::{KeyReference, OAuth2Auth, SecretSource, StaticAuth, ToolTags};
 
 use super::mounts::{Mounts, template};
 use crate::problem::Problem;
@@ -126,16 +128,31 @@ impl Findings {
 
     /// Kinds that are not built are refused by name elsewhere.
     fn auth(&mut self, path: &str, auth: &shared::Auth) -> Option<Auth> {
-        let fixed = auth.fixed.as_ref()?;
-        let file = self.mounts.secret(
-            &format!("{path}auth.static.bearer"),
-            &fixed.bearer.value_from.secret_key_ref,
-        );
-        self.take(file).map(|file| {
-            Auth::Static(StaticAuth {
-                bearer: template(&file),
-            })
-        })
+        if let Some(StaticAuth { bearer }) = &auth.fixed {
+            let bearer = self.credential(&format!("{path}auth.static.bearer"), &bearer.value_from)?;
+            return Some(Auth::Static(document::StaticAuth { bearer }));
+        }
+        let OAuth2Auth {
+            client_id,
+            client_secret,
+            scopes,
+            token_endpoint,
+            issuer,
+        } = auth.oauth2.as_ref()?;
+        let path = format!("{path}auth.oauth2.clientSecret");
+        Some(Auth::OAuth2(document::OAuth2Auth {
+            client_id: client_id.clone(),
+            client_secret: Some(self.credential(&path, &client_secret.value_from)?),
+            scopes: scopes.clone(),
+            token_endpoint: token_endpoint.clone(),
+            issuer: issuer.clone(),
+            resource: None,
+        }))
+    }
+
+    fn credential(&mut self, path: &str, source: &SecretSource) -> Option<String> {
+        let file = self.mounts.secret(path, &source.secret_key_ref);
+        self.take(file).map(|file| template(&file))
     }
 
     fn tls(&mut self, path: &str, tls: &shared::ClientTls) -> ClientTls {
@@ -169,4 +186,24 @@ impl Findings {
             spiffe_id: None,
         }
     }
+}
+
+/// What a server's tools are, by glob: all of them, and some.
+pub fn tags(all: &[shared::Tag], some: &[ToolTags]) -> BTreeMap<String, Vec<document::Tag>> {
+    let mut tags: BTreeMap<String, Vec<document::Tag>> = BTreeMap::new();
+    let all = (!all.is_empty()).then_some(("*", all));
+    let some = some
+        .iter()
+        .map(|ToolTags { name, tags }| (name.as_str(), tags.as_slice()));
+    for (glob, given) in all.into_iter().chain(some) {
+        let known = tags.entry(glob.to_owned()).or_default();
+        known.extend(given.iter().map(|tag| match tag {
+            shared::Tag::UntrustedInput => document::Tag::UntrustedInput,
+            shared::Tag::Sensitive => document::Tag::Sensitive,
+            shared::Tag::Egress => document::Tag::Egress,
+        }));
+        known.sort();
+        known.dedup();
+    }
+    tags
 }

@@ -55,12 +55,9 @@ pub const AGENT: &[Unsupported] = &[
     given("intelligence.ref"),
     not("intelligence.dialect", "openai"),
     filled("intelligence.budget"),
-    given("mcpServers[].auth.oauth2"),
     given("mcpServers[].auth.aws"),
     given("mcpServers[].auth.aauth"),
     given("mcpServers[].auth.spiffe"),
-    filled("mcpServers[].tags"),
-    filled("mcpServers[].toolTags"),
     filled("mcpServers[].tools.requireApproval"),
     filled("workflows"),
     not("run.mode", "Service"),
@@ -90,14 +87,11 @@ pub const AGENT: &[Unsupported] = &[
 
 /// Of an McpServer.
 pub const MCP_SERVER: &[Unsupported] = &[
-    given("auth.oauth2"),
     given("auth.aws"),
     given("auth.aauth"),
     given("auth.spiffe"),
     not("deployment.transport", "http"),
     filled("deployment.podTemplate"),
-    filled("tags"),
-    filled("toolTags"),
     given("tools.pin"),
     not("allowedAgents.namespaces.from", "Same"),
     given("allowedAgents.namespaces.selector"),
@@ -168,7 +162,10 @@ mod tests {
     #[test]
     fn entries_are_named_and_empty_things_ask_for_nothing() {
         let spec = serde_json::json!({
-            "mcpServers": [{ "name": "a", "tags": [] }, { "name": "b", "tags": ["egress"], "auth": { "aws": {} } }],
+            "mcpServers": [
+                { "name": "a", "tools": { "requireApproval": [] } },
+                { "name": "b", "tools": { "requireApproval": ["x"] }, "auth": { "aws": {} } },
+            ],
             "settings": {},
             "run": { "mode": "Service" },
             "store": { "http": {} },
@@ -181,7 +178,7 @@ mod tests {
             found,
             [
                 "spec.mcpServers[b].auth.aws is not supported yet; remove it",
-                "spec.mcpServers[b].tags is not supported yet; remove it",
+                "spec.mcpServers[b].tools.requireApproval is not supported yet; remove it",
                 "spec.store.http is not supported yet; remove it",
             ]
         );

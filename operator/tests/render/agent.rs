@@ -23,13 +23,6 @@ fn rendered(change: Value) -> Value {
     render_agent(&agent(change), &install()).unwrap_or_else(|rejected| panic!("{rejected:#?}"))
 }
 
-fn refused(change: Value) -> Vec<String> {
-    match render_agent(&agent(change), &install()) {
-        Ok(_) => Vec::new(),
-        Err(rejected) => messages(&rejected.problems),
-    }
-}
-
 #[test]
 fn goldens() {
     for name in ["minimal", "full"] {
@@ -218,113 +211,6 @@ fn an_install_may_leave_fs_group_out_and_brings_defaults() {
     assert_eq!(spec["imagePullSecrets"], json!([{ "name": "mine" }]));
 }
 
-/// The texts are the runtime's own: `agentd` prints the same lines and exits 2.
-#[test]
-fn faults_have_the_text_of_the_runtime() {
-    let servers = |name: &str, url: &str| json!({ "mcpServers": [{ "name": name, "url": url }] });
-    let http = refused(servers("fs", "http://mcp.example/mcp"));
-    assert_eq!(
-        http,
-        [
-            "InvalidSpec: mcp.servers[fs].endpoint: is plain http to another host; use https; http is for loopback only"
-        ]
-    );
-    let loopback = refused(servers("fs", "http://127.0.0.1:3000/mcp"));
-    assert_eq!(
-        loopback,
-        [
-            "InvalidSpec: mcp.servers[fs].endpoint: is on the pod's own loopback, where nothing but the agent listens; name a Service by https, or let the operator run the server (McpServer `deployment`)"
-        ]
-    );
-    let nameless = refused(servers("", "https://mcp.example/mcp"));
-    assert_eq!(
-        nameless,
-        ["InvalidSpec: mcp.servers[0].name: is empty; give it a name"]
-    );
-    let model = refused(json!({ "intelligence": { "model": null } }));
-    assert_eq!(
-        model,
-        [
-            "InvalidSpec: intelligence.model: is missing: there is no default model; set it to a name that the endpoint knows"
-        ]
-    );
-    let foreign = refused(
-        json!({ "a2a": { "principals": [{ "name": "x", "role": "user", "spiffeID": "spiffe://other/ns/a/sa/b" }] } }),
-    );
-    assert_eq!(
-        foreign,
-        [
-            "InvalidSpec: a2a.principals[x].spiffe_id: is of another trust domain, which this installation does not know; use an ID of td.example"
-        ]
-    );
-    let rendered = |endpoint: &str| {
-        let document = agentd_config::Document {
-            mcp: agentd_config::document::Mcp {
-                servers: vec![agentd_config::document::McpServer {
-                    name: "fs".into(),
-                    endpoint: endpoint.into(),
-                    ..agentd_config::document::McpServer::default()
-                }],
-                ..agentd_config::document::Mcp::default()
-            },
-            ..agentd_config::Document::default()
-        };
-        let faults = agentd_config::validate::validate(&document, agentd_config::endpoint::Place::Machine);
-        faults
-            .iter()
-            .filter(|fault| fault.key.starts_with("mcp."))
-            .map(|fault| format!("InvalidSpec: {fault}"))
-            .collect::<Vec<_>>()
-    };
-    for endpoint in [
-        "",
-        "ftp://x",
-        "not a url",
-        "https://user:pass@host/",
-        "http://mcp.example/mcp",
-        "https://169.254.169.254/",
-    ] {
-        assert_eq!(refused(servers("fs", endpoint)), rendered(endpoint), "{endpoint}");
-    }
-}
-
-#[test]
-fn credentials_stay_in_secrets() {
-    let server = |rest: Value| {
-        let mut one = json!({ "name": "s", "url": "https://s.example/mcp" });
-        patch(&mut one, &rest);
-        json!({ "mcpServers": [one] })
-    };
-    let literal = refused(server(
-        json!({ "headers": [{ "name": "Authorization", "value": "Bearer abc" }] }),
-    ));
-    assert_eq!(
-        literal,
-        [
-            "InvalidSpec: spec.mcpServers[s].headers[Authorization].value: is a literal under a name that holds credentials; put it into a Secret and use valueFrom.secretKeyRef"
-        ]
-    );
-    let token = refused(server(
-        json!({ "headers": [{ "name": "X-Any", "value": "{{secret-file:/var/run/agentd/token/token}}" }] }),
-    ));
-    assert!(token[0].contains("holds `{{`"), "{token:?}");
-    let twice = json!({ "headers": [{ "name": "X-A", "value": "one" }, { "name": "x-a", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }] });
-    assert_eq!(
-        refused(server(twice)),
-        [
-            "InvalidSpec: spec.mcpServers[s].headers[x-a]: is the same header as X-A, whatever the case; keep one of the two"
-        ]
-    );
-    let outside = json!({ "auth": { "static": { "bearer": { "valueFrom": { "secretKeyRef": { "name": "s", "key": "../../token" } } } } } });
-    assert!(refused(server(outside))[0].contains("letters, digits"));
-    for text in [
-        "{{secret-file:/var/run/agentd/token/token}}",
-        " {{secret:AGENTD_POD_UID}}\n",
-    ] {
-        assert!(refused(json!({ "instruction": text }))[0].contains("is a secret reference"));
-    }
-}
-
 #[test]
 fn a_secret_instruction_is_a_mounted_file() {
     let objects = rendered(
@@ -345,37 +231,6 @@ fn a_secret_instruction_is_a_mounted_file() {
     assert_eq!(
         secret["secret"]["items"],
         json!([{ "key": "text", "path": "text" }])
-    );
-}
-
-#[test]
-fn a_config_map_that_is_missing_blocks_and_says_which_key() {
-    let from = |name: &str, key: &str| json!({ "instruction": null, "instructionFrom": { "configMapKeyRef": { "name": name, "key": key } } });
-    for (name, key, expected) in [
-        (
-            "nowhere",
-            "k",
-            "RefNotFound: ConfigMap nowhere does not exist (spec.instructionFrom); create it",
-        ),
-        (
-            "instructions",
-            "k",
-            "RefNotFound: ConfigMap instructions has no key k (spec.instructionFrom); add it",
-        ),
-    ] {
-        let rejected = render_agent(&agent(from(name, key)), &install()).unwrap_err();
-        assert!(rejected.problems.is_empty(), "{:?}", rejected.problems);
-        assert_eq!(messages(&rejected.unresolved), [expected]);
-    }
-    let tls = json!({ "caBundle": { "configMapKeyRef": { "name": "nowhere", "key": "k" } } });
-    let rejected = render_agent(
-        &agent(json!({ "mcpServers": [{ "name": "s", "url": "https://s.example", "tls": tls }] })),
-        &install(),
-    )
-    .unwrap_err();
-    assert_eq!(
-        messages(&rejected.unresolved),
-        ["RefNotFound: ConfigMap nowhere does not exist (spec.mcpServers[s].tls.caBundle); create it"]
     );
 }
 
@@ -451,53 +306,5 @@ fn a_principal_that_is_not_there_is_left_out_with_a_note() {
     assert_eq!(
         notes[0],
         "PrincipalNotFound: Agent nobody does not exist (spec.a2a.principals[gone]): it may not call until it is there"
-    );
-}
-
-/// An ID that left a spec which is wrong otherwise leaves what runs.
-#[test]
-fn a_rejected_agent_still_says_who_may_call() {
-    let change = json!({
-        "workflows": [{ "name": "x" }],
-        "a2a": { "principals": [{ "name": "boss", "agentRef": { "name": "boss" }, "role": "agent" }] }
-    });
-    let rejected = render_agent(&agent(change), &install()).unwrap_err();
-    assert_eq!(
-        messages(&rejected.problems),
-        ["NotSupportedYet: spec.workflows is not supported yet; remove it"]
-    );
-    let ids: Vec<&str> = rejected
-        .principals
-        .iter()
-        .map(|principal| principal.spiffe_id.as_str())
-        .collect();
-    assert_eq!(ids, ["spiffe://td.example/ns/support/sa/boss-agent"]);
-}
-
-#[test]
-fn a_document_that_is_too_large_is_refused() {
-    let servers: Vec<Value> = (0..64)
-        .map(|index| {
-            let headers: Vec<Value> = (0..32)
-                .map(|header| json!({ "name": format!("X-{header}"), "value": "v".repeat(4000) }))
-                .collect();
-            json!({ "name": format!("s{index}"), "url": "https://s.example/mcp", "headers": headers })
-        })
-        .collect();
-    let problems = refused(json!({ "mcpServers": servers }));
-    assert!(problems[0].starts_with("ConfigTooLarge: "), "{problems:?}");
-}
-
-#[test]
-fn keys_of_ours_cannot_be_set() {
-    let problems = refused(
-        json!({ "serviceAccount": { "labels": { "agentd.io/caller": "true" }, "annotations": { "agentd.io/x": "y" } } }),
-    );
-    assert_eq!(
-        problems,
-        [
-            "InvalidSpec: spec.serviceAccount.annotations[agentd.io/x]: belongs to the operator; remove it",
-            "InvalidSpec: spec.serviceAccount.labels[agentd.io/caller]: belongs to the operator; remove it",
-        ]
     );
 }

@@ -11,8 +11,10 @@
 
 mod agent;
 mod api_server;
+mod contract;
 mod fields;
 mod mcp_server;
+mod refusals;
 mod restricted;
 mod standing;
 mod world;

@@ -125,11 +125,11 @@ fn who_may_call() {
 /// An agent that left the list leaves what runs, also when the spec is wrong otherwise.
 #[test]
 fn a_rejected_server_still_says_who_may_call() {
-    let change = json!({ "tags": ["egress"], "allowedAgents": { "agents": [{ "namespace": "support", "name": "triage" }] } });
+    let change = json!({ "tools": { "pin": true }, "allowedAgents": { "agents": [{ "namespace": "support", "name": "triage" }] } });
     let rejected = render_server(&server(change), &install()).unwrap_err();
     assert_eq!(
         messages(&rejected.problems),
-        ["NotSupportedYet: spec.tags is not supported yet; remove it"]
+        ["NotSupportedYet: spec.tools.pin is not supported yet; remove it"]
     );
     assert_eq!(
         rejected.allowed,

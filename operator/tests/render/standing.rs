@@ -50,7 +50,7 @@ fn a_server_that_is_no_longer_accepted_stays_as_it_was() {
     // what is right is not taken up either.
     for (name, change) in [
         ("remote", json!({ "endpoint": "http://elsewhere.example" })),
-        ("remote", json!({ "auth": null, "tags": ["egress"] })),
+        ("remote", json!({ "auth": null, "tools": { "pin": true } })),
         (
             "remote",
             json!({ "namespacePrefix": "other", "tls": { "caBundle": { "configMapKeyRef": { "name": "nowhere", "key": "ca.crt" } } } }),

@@ -182,9 +182,9 @@ async fn a_bridge_lets_in_the_agents_that_reference_it_and_only_them() {
 async fn r25_an_account_that_a_server_takes_is_no_caller_until_it_is_given_back() {
     let operator = Operator::start().await;
     let team = Namespace::new("r25");
-    let account = "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: NAME, namespace: NAMESPACE, \
+    let account = "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: ACCOUNT, namespace: NAMESPACE, \
                    labels: {agentd.io/caller: 'true'}}\n";
-    team.apply(&(account.replace("NAME", "fs-mcp") + &account.replace("NAME", "late-agent")));
+    team.apply(&(account.replace("ACCOUNT", "fs-mcp") + &account.replace("ACCOUNT", "late-agent")));
     let spec = "  a2a:\n    principals:\n      \
                 - {name: people, namespace: {name: NAMESPACE, kind: Callers}, role: user}";
     team.apply(&agent("triage", spec));

@@ -65,7 +65,8 @@ async fn an_object_that_cannot_be_read_is_told_so_and_stops_nobody() {
 async fn an_object_that_can_no_longer_be_read_keeps_what_its_status_said() {
     let operator = Operator::start().await;
     let team = Namespace::new("kept");
-    team.apply(&agent("triage", ""));
+    // A scale needs a number in the spec.
+    team.apply(&agent("triage", "  replicas: 1"));
     operator.bring_up(team.name(), "triage", vec![]).await;
     let agents = resources(&operator.client, team.name(), "Agent");
     for_condition(&agents, "triage", "Ready", "True", "Serving", LIMIT).await;

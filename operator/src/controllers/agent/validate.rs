@@ -13,7 +13,7 @@ mod servers;
 use std::collections::BTreeMap;
 
 use agentd_base::limit::DOCUMENT_BYTES;
-use agentd_config::document::{Document, ModelEndpoint, Principal};
+use agentd_config::document::{Auth, Document, ModelEndpoint, Principal};
 use agentd_config::endpoint::Place;
 use agentd_config::secret;
 use agentd_crds::agent::AgentSpec;
@@ -214,13 +214,16 @@ impl Work {
                     format!("spec.{path} is spoken to in plain http: prompts, answers and credentials can be read on the way"),
                 ));
             }
+            let mut connection = self
+                .findings
+                .connection(&format!("{path}."), (&endpoint.destination).into());
+            // For a model it is refused by name elsewhere.
+            connection.auth.take_if(|auth| matches!(auth, Auth::OAuth2(_)));
             endpoints.push(ModelEndpoint {
                 name: Some(endpoint.name.clone()),
                 url: endpoint.url.clone(),
                 allow_plaintext,
-                connection: self
-                    .findings
-                    .connection(&format!("{path}."), (&endpoint.destination).into()),
+                connection,
             });
         }
         endpoints

@@ -21,7 +21,7 @@ pub use deployment::RunPlan;
 
 use super::inputs::Inputs;
 use crate::controllers::agent::inputs::FILE;
-use crate::controllers::destination::{Findings, Parts};
+use crate::controllers::destination::{self, Findings, Parts};
 use crate::controllers::mounts::Mounts;
 use crate::controllers::subject::Subject;
 use crate::controllers::workload::SERVE_PORT;
@@ -182,6 +182,7 @@ pub fn target(server: &McpServer, install: &Install) -> Result<Target, Vec<Probl
         name: server.name_any(),
         endpoint,
         ns: spec.namespace_prefix.clone(),
+        tags: destination::tags(&spec.tags, &spec.tool_tags),
         call_timeout: findings.duration("callTimeout", Some(&spec.call_timeout)),
         connection,
         ..agentd_config::document::McpServer::default()

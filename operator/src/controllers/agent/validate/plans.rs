@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use agentd_config::document::Document;
+use agentd_config::document::{Auth, Document, McpServer};
 use agentd_crds::agent::{AgentSpec, DEFAULT_STORE_SIZE, FileStore, Retain, Store};
 use agentd_crds::shared::NetworkPolicyMode;
 use agentd_identity::SpiffeId;
@@ -89,6 +89,18 @@ pub(super) fn store(store: Option<&Store>) -> StorePlan {
     }
 }
 
+/// The ways to who issues a server's tokens. One that is only discovered is on some host that nobody has named, over
+/// https: its port is opened, as for any other destination.
+fn token_ways(server: &McpServer, ways_to: impl Fn(&String) -> Vec<Way>) -> Vec<Way> {
+    let Some(Auth::OAuth2(client)) = &server.connection.auth else {
+        return Vec::new();
+    };
+    match (&client.token_endpoint, &client.issuer) {
+        (None, None) => vec![Way::Port(443)],
+        (tokens, issuer) => tokens.iter().chain(issuer).flat_map(ways_to).collect(),
+    }
+}
+
 pub(super) fn network(
     spec: &AgentSpec,
     subject: &Subject,
@@ -111,9 +123,16 @@ pub(super) fn network(
         .servers
         .iter()
         .filter(|server| !is_operator_run(server));
-    let urls = models
-        .chain(remote.map(|server| &server.endpoint))
-        .filter_map(|url| Url::parse(url).ok());
+    let ways_to = |url: &String| match Url::parse(url) {
+        Ok(url) => ways(&url, &subject.namespace, &install.cluster_domain),
+        // Refused where the document is checked.
+        Err(_) => Vec::new(),
+    };
+    let mut open: BTreeSet<Way> = models.flat_map(ways_to).collect();
+    for server in remote {
+        open.extend(ways_to(&server.endpoint));
+        open.extend(token_ways(server, ways_to));
+    }
     let ids = document
         .a2a
         .principals
@@ -124,9 +143,7 @@ pub(super) fn network(
             .filter_map(|id| id.service_account().map(|(namespace, _)| namespace.to_owned()))
             .collect(),
         servers: operator_run,
-        ways: urls
-            .flat_map(|url| ways(&url, &subject.namespace, &install.cluster_domain))
-            .collect(),
+        ways: open,
         extra_ingress: policy.extra_ingress.clone(),
         extra_egress: policy.extra_egress.clone(),
     })

@@ -12,7 +12,7 @@ use kube::ResourceExt as _;
 use super::Work;
 use crate::controllers::agent::inputs::Inputs;
 use crate::controllers::callers;
-use crate::controllers::destination::Parts;
+use crate::controllers::destination::{self, Parts};
 use crate::controllers::mcp_server::validate::{self as mcp_server, Rejected, Target};
 use crate::controllers::subject::Subject;
 use crate::install::Install;
@@ -213,6 +213,7 @@ fn inline(used: &McpServerUse, work: &mut Work) -> McpServer {
         McpServer {
             endpoint: used.url.clone().unwrap_or_default(),
             ns: used.namespace_prefix.clone(),
+            tags: destination::tags(&used.tags, &used.tool_tags),
             call_timeout,
             connection,
             ..McpServer::default()
