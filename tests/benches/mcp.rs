@@ -319,5 +319,7 @@ async fn answer(State(shared): State<Arc<Shared>>, method: Method, body: Bytes) 
             .unwrap()
             .retain(|stream| !stream.is_closed());
     }
-    Json(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).into_response()
+    let answer = Json(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }));
+    // Without a session nobody asks for the notification stream.
+    ([("mcp-session-id", "one")], answer).into_response()
 }
