@@ -119,7 +119,7 @@ fn a_server_that_is_no_longer_accepted_stays_as_it_was() {
 
     // Another McpServer under the same name in the document, or of the same name, is another server.
     let mut other = world_like(&world);
-    respecify(&mut other, "remote", &json!({ "tags": ["egress"] }));
+    respecify(&mut other, "remote", &json!({ "tools": { "pin": true } }));
     reuse(
         &mut other,
         json!([{ "name": "files", "ref": { "name": "remote" } }]),
