@@ -128,7 +128,8 @@ impl Prover {
         let kind = Kind::Boot {
             instance: self.instance.clone(),
         };
-        let connection = Connection::open(&self.server, None, kind, &Outbound::default(), Hooks::default()).await?;
+        let connection =
+            Connection::open(&self.server, None, kind, &Outbound::default(), Hooks::default()).await?;
         match Proof::of(&connection).await {
             Ok(proof) => Ok((connection, proof)),
             Err(error) => {

@@ -152,10 +152,7 @@ fn servers_arg() -> Arg {
 }
 
 fn run_args(leaves: &[Leaf]) -> Vec<Arg> {
-    let mut args = vec![
-        config_arg(),
-        servers_arg(),
-    ];
+    let mut args = vec![config_arg(), servers_arg()];
     for (alias, path) in paths::ALIASES {
         args.push(leaf_arg(
             alias,

@@ -141,10 +141,7 @@ async fn the_exit_code_says_whose_fault_it_is() {
         assert_eq!(code, expected, "{arguments:?}: {stdout}{stderr}");
         assert!(!stderr.contains("abcdef0123456789"), "{stderr}");
         if arguments == ["call", &url, "fail"] {
-            assert_eq!(
-                (stdout.as_str(), stderr.as_str()),
-                ("no [31msuch file\n", "")
-            );
+            assert_eq!((stdout.as_str(), stderr.as_str()), ("no [31msuch file\n", ""));
         } else {
             assert_eq!(stdout, "", "{arguments:?}");
             let line: Value = serde_json::from_str(stderr.lines().last().unwrap()).unwrap();
