@@ -10,6 +10,7 @@ use agentd_identity::IdentitySource;
 use agentd_mcp::{Answer, ServersView};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::asking::{Asked, Human, Questions};
@@ -108,18 +109,17 @@ impl TurnRunner {
         let settings = current(&self.settings);
         let conversation = input.conversation.clone();
         let run_id = input.run_id.clone();
-        let mut warm = match self.begin(&settings, input).await {
-            Ok(warm) => warm,
-            Err(reason) => return broken(reason),
-        };
         let mut followed = Followed {
             run_id,
             conversation: conversation.clone(),
-            limit: settings.document.limits.run.deadline() + DEADLINE_GRACE,
+            until: Instant::now() + settings.document.limits.run.deadline() + DEADLINE_GRACE,
             tool_calls: 0,
             questions: Questions::new(self.human.clone()),
         };
-        let ended = self.follow(&mut warm, &mut followed, stop).await;
+        let (mut warm, ended) = match self.begun(&settings, input, &mut followed, stop).await {
+            Ok(begun) => begun,
+            Err(reason) => return broken(reason),
+        };
         let tool_calls = followed.tool_calls;
         drop(followed);
         match ended {
@@ -129,7 +129,7 @@ impl TurnRunner {
                 }
                 TurnEnd::Done(result)
             }
-            Err(Lost::Ended(reason)) => TurnEnd::Broken { reason, tool_calls },
+            Err(Lost::Idle(reason) | Lost::Ended(reason)) => TurnEnd::Broken { reason, tool_calls },
             Err(Lost::Stuck(result)) => {
                 warm.worker.kill().await;
                 match result {
@@ -145,8 +145,30 @@ impl TurnRunner {
         }
     }
 
-    /// A worker that has been given the turn. One that died while it waited is replaced: it has done nothing yet.
-    async fn begin(&self, settings: &Settings, input: TurnInput) -> Result<Warm, String> {
+    /// A turn that a worker took, and how it left it. One that had waited and was killed before it said that it began
+    /// has called nothing: the turn begins again in another, once, lest a message that kills workers kills them all.
+    async fn begun(
+        &self,
+        settings: &Settings,
+        input: TurnInput,
+        turn: &mut Followed,
+        stop: &CancellationToken,
+    ) -> Result<(Warm, Result<Box<TurnResult>, Lost>), String> {
+        let (mut warm, waited) = self.begin(settings, &input).await?;
+        let ended = self.follow(&mut warm, turn, stop).await;
+        match ended {
+            Err(Lost::Idle(reason)) if waited && !stop.is_cancelled() => {
+                tracing::warn!(event = "child.exit", run.id = input.run_id, err = reason);
+                (warm, _) = self.begin(settings, &input).await?;
+                let ended = self.follow(&mut warm, turn, stop).await;
+                Ok((warm, ended))
+            }
+            ended => Ok((warm, ended)),
+        }
+    }
+
+    /// A worker that has the turn, and whether it had waited for one. One that is gone when it is told is replaced.
+    async fn begin(&self, settings: &Settings, input: &TurnInput) -> Result<(Warm, bool), String> {
         loop {
             let mut warm = self
                 .pool
@@ -159,7 +181,7 @@ impl TurnRunner {
             );
             let was_warm = warm.generation.is_some();
             match self.prepare(&mut warm, settings, input.clone()).await {
-                Ok(()) => return Ok(warm),
+                Ok(()) => return Ok((warm, was_warm)),
                 // Another worker could not take it either.
                 Err(error @ (FrameError::TooLong(_) | FrameError::TooDeep)) => return Err(error.to_string()),
                 Err(error) => {
@@ -180,8 +202,9 @@ impl TurnRunner {
         turn: &mut Followed,
         stop: &CancellationToken,
     ) -> Result<Box<TurnResult>, Lost> {
-        let deadline = tokio::time::sleep(turn.limit);
+        let deadline = tokio::time::sleep_until(turn.until);
         tokio::pin!(deadline);
+        let mut silent = true;
         let mut asked: Option<Status> = None;
         loop {
             let rotated = async {
@@ -195,10 +218,14 @@ impl TurnRunner {
                     Some(Incoming::Frame(FromWorker::Done(result))) if result.run_id == turn.run_id => {
                         return Ok(named(result, asked));
                     }
+                    Some(Incoming::Frame(FromWorker::Began { run_id })) => silent &= run_id != turn.run_id,
                     Some(Incoming::Frame(frame)) => {
                         if let Some((id, answer)) = self.note(frame, turn) {
                             answered(warm, &turn.run_id, id, answer).await;
                         }
+                    }
+                    Some(Incoming::Exited(exit)) if silent && exit.is_kill() => {
+                        return Err(Lost::Idle(exit.describe()));
                     }
                     Some(Incoming::Exited(exit)) => return Err(Lost::Ended(exit.describe())),
                     None => return Err(Lost::Ended("the worker process is gone".to_owned())),
@@ -237,7 +264,7 @@ impl TurnRunner {
                 run_id: turn.run_id.clone(),
             })
             .await;
-        deadline.as_mut().reset(tokio::time::Instant::now() + ASK);
+        deadline.as_mut().reset(Instant::now() + ASK);
     }
 
     /// Takes note of a frame; the answer to a question that has one at once.
@@ -265,7 +292,7 @@ impl TurnRunner {
             }
             FromWorker::Withdraw { id } => turn.questions.withdraw(id),
             // Of a turn before this one, which was given up.
-            FromWorker::Done(_) => {}
+            FromWorker::Began { .. } | FromWorker::Done(_) => {}
         }
         None
     }
@@ -300,7 +327,7 @@ impl TurnRunner {
 struct Followed {
     run_id: String,
     conversation: String,
-    limit: Duration,
+    until: Instant,
     /// Tool calls that have ended.
     tool_calls: u64,
     questions: Questions,
@@ -323,6 +350,8 @@ async fn answered(warm: &mut Warm, run_id: &str, id: u64, answer: Answer) {
 
 /// Why there is no result from the worker.
 enum Lost {
+    /// Its process was killed before it said that it began.
+    Idle(String),
     /// Its process ended.
     Ended(String),
     /// It has to be killed; what the turn is worth if that is known.

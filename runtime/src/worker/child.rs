@@ -171,6 +171,10 @@ impl Child {
         };
         let cancel = CancellationToken::new();
         let run_id = turn.run_id.clone();
+        let began = FromWorker::Began {
+            run_id: run_id.clone(),
+        };
+        let _ = self.frames.send(began).await;
         // It shares the identity source, so a rotation reaches the turn.
         let outbound = self.outbound.clone();
         let identity = &mut self.outbound.identity;

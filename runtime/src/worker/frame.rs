@@ -124,6 +124,11 @@ pub struct Reachable {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "frame", rename_all = "snake_case")]
 pub enum FromWorker {
+    /// The worker has the turn: the first frame about it, before anything is called.
+    Began {
+        /// The turn's.
+        run_id: String,
+    },
     /// A tool call has ended.
     ToolCalled(ToolCalled),
     /// A server that was said to be reachable is not.

@@ -45,6 +45,13 @@ pub struct Exit {
 }
 
 impl Exit {
+    /// Whether a signal ended it. Its side of the socket goes with it, and what it had not read with that.
+    pub fn is_kill(&self) -> bool {
+        let spoke = matches!(&self.garbled, Some(error) if !matches!(error, FrameError::Connection(_)));
+        let killed = self.status.as_ref().is_ok_and(|status| status.signal().is_some());
+        killed && !spoke
+    }
+
     /// For people: what happened to the process.
     pub fn describe(&self) -> String {
         if let Some(error) = &self.garbled {

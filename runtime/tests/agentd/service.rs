@@ -346,6 +346,27 @@ async fn a_worker_that_died_while_it_waited_costs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_is_killed_before_it_began_costs_nothing() {
+    let world = World::new().await;
+    let (mut agentd, caller, _) = world.start(&[]).await;
+    let context = json!({ "contextId": "c" });
+    caller.send("m1", "hi", context.clone()).await;
+    agentd.event("turn.start").await;
+    let waiting = agentd.workers()[0];
+    // It hangs, so that the turn is in its socket and not begun.
+    stop(waiting);
+    let sending = send(&caller, "m2", "still there?", context);
+    agentd.event("turn.start").await;
+    kill_worker(waiting);
+    let next = sending.await.unwrap();
+    assert_eq!(
+        (state(&next), answer(&next)),
+        ("TASK_STATE_COMPLETED", "you said: still there?")
+    );
+    assert_eq!(world.model.requests().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_caller_may_not_do_is_said_and_changes_nothing() {
     let world = World::new().await;
     let (_agentd, caller, _) = world.start(&[]).await;
