@@ -143,6 +143,7 @@ impl Findings {
         Some(Auth::OAuth2(document::OAuth2Auth {
             client_id: client_id.clone(),
             client_secret: Some(self.credential(&path, &client_secret.value_from)?),
+            client_key: None,
             scopes: scopes.clone(),
             token_endpoint: token_endpoint.clone(),
             issuer: issuer.clone(),

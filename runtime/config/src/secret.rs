@@ -277,14 +277,14 @@ fn one(text: &str) -> Vec<PathBuf> {
 }
 
 fn of_connection(connection: &Connection) -> Vec<PathBuf> {
-    let credential = connection.auth.iter().filter_map(|auth| match auth {
-        Auth::Static(fixed) => Some(&fixed.bearer),
-        Auth::OAuth2(client) => client.client_secret.as_ref(),
+    let credential = connection.auth.iter().flat_map(|auth| match auth {
+        Auth::Static(fixed) => [Some(&fixed.bearer), None],
+        Auth::OAuth2(client) => [client.client_secret.as_ref(), client.client_key.as_ref()],
     });
     let templates = connection
         .headers
         .values()
-        .chain(credential)
+        .chain(credential.flatten())
         .filter_map(|text| Template::parse(text).ok());
     let mut files: Vec<PathBuf> = templates
         .flat_map(|template| template.files().map(Path::to_owned).collect::<Vec<_>>())

@@ -38,16 +38,18 @@ fn connection() -> impl Strategy<Value = Connection> {
     let oauth2 = (
         word(),
         of(word()),
+        of(word()),
         vec(word(), 0..3),
         of(word()),
         of(word()),
         of(word()),
     )
         .prop_map(
-            |(client_id, client_secret, scopes, token_endpoint, issuer, resource)| {
+            |(client_id, client_secret, client_key, scopes, token_endpoint, issuer, resource)| {
                 Auth::OAuth2(OAuth2Auth {
                     client_id,
                     client_secret,
+                    client_key,
                     scopes,
                     token_endpoint,
                     issuer,

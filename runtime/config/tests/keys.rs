@@ -222,7 +222,7 @@ fn every_key_of_an_entry_is_parsed_into_its_field() {
         "auth": {"static": {"bearer": "{{secret:X}}"}}, "tls": {"ca_file": "/ca"}, "timeout": "1s", "connect_timeout": "2s"}]},
       "mcp": {"servers": [{"name": "s", "endpoint": "e", "ns": "p", "allow": [], "exclude": ["x"], "call_timeout": "3s",
         "tags": {"*": ["sensitive"], "send_*": ["egress", "untrusted_input"]},
-        "headers": {"C": "d"}, "auth": {"oauth2": {"client_id": "i", "client_secret": "{{secret-file:/f}}", "scopes": ["a"],
+        "headers": {"C": "d"}, "auth": {"oauth2": {"client_id": "i", "client_secret": "{{secret-file:/f}}", "client_key": "k", "scopes": ["a"],
         "token_endpoint": "t", "issuer": "u", "resource": "r"}}, "timeout": 4, "connect_timeout": 5,
         "tls": {"client_cert_file": "/c", "client_key_file": "/k", "server_name": "h", "spiffe_id": "i"}}]}
     }"#;
@@ -261,6 +261,7 @@ fn every_key_of_an_entry_is_parsed_into_its_field() {
             auth: Some(Auth::OAuth2(OAuth2Auth {
                 client_id: "i".into(),
                 client_secret: Some("{{secret-file:/f}}".into()),
+                client_key: Some("k".into()),
                 scopes: vec!["a".into()],
                 token_endpoint: Some("t".into()),
                 issuer: Some("u".into()),

@@ -204,6 +204,7 @@ fn document(folder: &Path) -> Document {
     server.connection.auth = Some(Auth::OAuth2(OAuth2Auth {
         client_id: "agent".into(),
         client_secret: Some(reference("s/oauth")),
+        client_key: Some(reference("s/oauth.key")),
         ..OAuth2Auth::default()
     }));
     server.connection.tls = Some(ClientTls {
@@ -219,14 +220,29 @@ fn document(folder: &Path) -> Document {
 fn the_files_of_a_document_and_the_missing_ones() {
     let folder = tempfile::tempdir().unwrap();
     let document = document(folder.path());
-    let mut expected: Vec<PathBuf> = ["i/text", "m/key", "s/header", "s/oauth", "s/tls.crt", "s/tls.key"]
-        .map(|name| folder.path().join(name))
-        .into();
+    let mut expected: Vec<PathBuf> = [
+        "i/text",
+        "m/key",
+        "s/header",
+        "s/oauth",
+        "s/oauth.key",
+        "s/tls.crt",
+        "s/tls.key",
+    ]
+    .map(|name| folder.path().join(name))
+    .into();
     expected.push("/etc/ca/x".into());
     expected.sort();
     assert_eq!(secret_files(&document), expected);
     std::fs::create_dir(folder.path().join("s")).unwrap();
     std::fs::write(folder.path().join("s/header"), "x").unwrap();
-    let missing = ["i/text", "m/key", "s/oauth", "s/tls.crt", "s/tls.key"];
+    let missing = [
+        "i/text",
+        "m/key",
+        "s/oauth",
+        "s/oauth.key",
+        "s/tls.crt",
+        "s/tls.key",
+    ];
     assert_eq!(missing_secrets(&document, folder.path()), missing);
 }

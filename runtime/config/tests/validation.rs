@@ -88,7 +88,7 @@ fn the_three_shapes_are_valid() {
     put(
         &mut document,
         "/mcp/servers/1/auth",
-        json!({"oauth2": {"client_id": "triage"}}),
+        json!({"oauth2": {"client_id": "triage", "client_key": "{{secret-file:/etc/agentd/secrets/k/key}}"}}),
     );
     assert_eq!(lines(&document, Place::Pod), Vec::<String>::new());
 }
@@ -144,6 +144,9 @@ fn every_rule_bites() {
         ("/mcp/servers/1/auth", oauth2(json!({"client_id": "a\nb"}))),
         ("/mcp/servers/1/auth", oauth2(json!({"client_secret": "hunter2"}))),
         ("/mcp/servers/1/auth", oauth2(json!({"client_secret": "{{secret:}}"}))),
+        ("/mcp/servers/1/auth", oauth2(json!({"client_secret": null, "client_key": "-----BEGIN"}))),
+        ("/mcp/servers/1/auth", oauth2(json!({"client_key": "{{secret:KEY}}"}))),
+        ("/mcp/servers/1/auth", oauth2(json!({"client_secret": null}))),
         ("/mcp/servers/1/auth", oauth2(json!({"scopes": ["files:read", "a b"]}))),
         ("/mcp/servers/1/auth", oauth2(json!({"scopes": vec!["s"; 65]}))),
         ("/mcp/servers/1/auth", oauth2(json!({"token_endpoint": "http://login.example/token"}))),

@@ -7,6 +7,7 @@
 //! A token is in memory alone, goes to the declared endpoint's origin and nowhere else, and is in no log, error or
 //! status; a server that repeats it gets it cut out of its answers.
 
+mod assertion;
 mod client;
 mod code;
 mod dialer;

@@ -96,9 +96,11 @@ impl Outbound {
 
     fn settings(&self, auth: &OAuth2Auth) -> Result<Settings, NetError> {
         let secret = auth.client_secret.as_deref().map(template).transpose()?;
+        let key = auth.client_key.as_deref().map(template).transpose()?;
         Ok(Settings {
             client_id: auth.client_id.clone(),
             secret: secret.map(|secret| self.secret(&secret)),
+            key: key.map(|key| self.text(key)),
             scopes: auth.scopes.clone(),
             token_endpoint: auth.token_endpoint.clone(),
             issuer: auth.issuer.clone(),
@@ -179,6 +181,16 @@ impl Outbound {
             client_certificate: tls.client_cert_file.zip(tls.client_key_file),
             server_name: tls.server_name,
         }))
+    }
+
+    /// As [`Self::secret`], of several lines and for no header.
+    fn text(&self, template: Template) -> SecretValue {
+        let secrets = self.secrets.clone();
+        Arc::new(move || {
+            template
+                .resolve(secrets.as_ref())
+                .map_err(|error| error.to_string())
+        })
     }
 
     /// Read at each request, so that a rotated secret is taken up.

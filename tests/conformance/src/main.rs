@@ -29,6 +29,7 @@ const CLOCK: Duration = Duration::from_secs(25);
 struct Context {
     client_id: Option<String>,
     client_secret: Option<String>,
+    private_key_pem: Option<String>,
     #[serde(alias = "toolCalls")]
     tool_calls: Vec<ToolCall>,
 }
@@ -136,18 +137,28 @@ fn meta(tool: &str) -> CallMeta {
     }
 }
 
-/// The client's secret where a document would have it.
+/// The client's secret or key where a document would have it.
 fn secret_file(context: &Context) -> std::io::Result<tempfile::NamedTempFile> {
     let mut file = tempfile::NamedTempFile::new()?;
-    file.write_all(context.client_secret.as_deref().unwrap_or_default().as_bytes())?;
+    let given = context
+        .client_secret
+        .as_deref()
+        .or(context.private_key_pem.as_deref());
+    file.write_all(given.unwrap_or_default().as_bytes())?;
     Ok(file)
 }
 
 fn server(scenario: &str, url: &str, context: &Context, secret: &Path) -> McpServer {
-    let auth = (scenario == "auth/client-credentials-basic").then(|| {
+    let reference = Some(format!("{{{{secret-file:{}}}}}", secret.display()));
+    let (client_secret, client_key) = match context.private_key_pem {
+        Some(_) => (None, reference),
+        None => (reference, None),
+    };
+    let auth = scenario.starts_with("auth/client-credentials-").then(|| {
         Auth::OAuth2(OAuth2Auth {
             client_id: context.client_id.clone().unwrap_or_default(),
-            client_secret: Some(format!("{{{{secret-file:{}}}}}", secret.display())),
+            client_secret,
+            client_key,
             ..OAuth2Auth::default()
         })
     });

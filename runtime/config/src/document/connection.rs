@@ -54,9 +54,12 @@ pub struct StaticAuth {
 pub struct OAuth2Auth {
     /// Who we are to the authorization server.
     pub client_id: String,
-    /// A secret reference, never a literal. Absent: a client without a secret.
+    /// A secret reference, never a literal. Exactly one of this and `client_key`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
+    /// `private_key_jwt` (RFC 7523): a reference to a PKCS#8 PEM, P-256 (ES256) or RSA (RS256), never a literal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_key: Option<String>,
     /// What is asked for. Empty: what the server's challenge or metadata names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,

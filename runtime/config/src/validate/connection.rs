@@ -121,6 +121,7 @@ fn check_oauth2(key: &str, client: &OAuth2Auth, place: Place, faults: &mut Vec<F
     let OAuth2Auth {
         client_id,
         client_secret,
+        client_key,
         scopes,
         token_endpoint,
         issuer,
@@ -134,8 +135,21 @@ fn check_oauth2(key: &str, client: &OAuth2Auth, place: Place, faults: &mut Vec<F
             "write the ID that the authorization server gave, printable ASCII",
         ));
     }
-    if let Some(secret) = client_secret {
-        referenced(&format!("{key}.client_secret"), secret, faults);
+    for (name, text) in [("client_secret", client_secret), ("client_key", client_key)] {
+        if let Some(text) = text {
+            referenced(&format!("{key}.{name}"), text, faults);
+        }
+    }
+    // This grant is for clients that can show who they are (RFC 6749 section 4.4).
+    if client_secret.is_some() == client_key.is_some() {
+        let (what, remedy) = match client_key {
+            Some(_) => ("holds both client_secret and client_key", "keep one of the two"),
+            None => (
+                "holds neither client_secret nor client_key",
+                "set one of the two to a secret reference",
+            ),
+        };
+        faults.push(Fault::new(key, what, remedy));
     }
     // RFC 6749 section 3.3.
     let in_scope = |c: char| c.is_ascii_graphic() && c != '"' && c != '\\';

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use agentd_base::class::{Class, Classified as _};
 use agentd_base::limit::FOREIGN_CHARS;
@@ -20,6 +21,7 @@ use oauth2::{
 use rmcp::transport::auth::{AuthorizationManager, AuthorizationMetadata};
 use secrecy::{ExposeSecret as _, SecretString};
 
+use super::assertion::{self, Key};
 use super::dialer::{Dialer, fault};
 use super::token::Granted;
 use super::{Grant, Want, denied, unavailable};
@@ -27,11 +29,17 @@ use super::{Grant, Want, denied, unavailable};
 /// Asked for by people's clients, for a refresh token; there is none in this grant.
 const OFFLINE: &str = "offline_access";
 
+/// RFC 7523 section 2.2.
+const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+const PRIVATE_KEY_JWT: &str = "private_key_jwt";
+
 /// `auth.oauth2`, with its secret behind a reference.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) client_id: String,
     pub(crate) secret: Option<SecretValue>,
+    /// PEM; in place of the secret.
+    pub(crate) key: Option<SecretValue>,
     pub(crate) scopes: Vec<String>,
     pub(crate) token_endpoint: Option<String>,
     pub(crate) issuer: Option<String>,
@@ -107,36 +115,48 @@ impl ClientCredentials {
     }
 
     async fn ask(&self, tokens: &Tokens) -> Result<Granted, NetError> {
-        let secret = match &self.settings.secret {
-            None => None,
-            Some(secret) => Some(secret().map_err(NetError::Credential)?),
+        let endpoint = clip(&tokens.endpoint, FOREIGN_CHARS);
+        // What goes out of our credential: the secret itself, or what the key signed.
+        let (proof, method) = match (&self.settings.secret, &self.settings.key) {
+            (_, Some(key)) => {
+                if let Err(offered) = takes_assertions(tokens.methods.as_deref()) {
+                    return Err(denied(format!("{endpoint} takes no client key, but {offered}")));
+                }
+                (Some(self.assertion(key, tokens)?), AuthType::RequestBody)
+            }
+            (secret, None) => {
+                let secret = secret.as_ref().map(|secret| secret()).transpose();
+                let secret = secret.map_err(NetError::Credential)?;
+                let method = method(tokens.methods.as_deref(), secret.is_some());
+                let refused = |offered| denied(format!("{endpoint} takes no client secret, but {offered}"));
+                (secret, method.map_err(refused)?)
+            }
         };
-        let method = method(tokens.methods.as_deref(), secret.is_some()).map_err(|offered| {
-            denied(format!(
-                "{} takes no client secret, but {offered}",
-                clip(&tokens.endpoint, FOREIGN_CHARS)
-            ))
-        })?;
         let scopes = scopes(&self.settings.scopes, &tokens.scopes, &self.more);
         let url = TokenUrl::new(tokens.endpoint.clone())
             .map_err(|error| denied(format!("the token endpoint is not a URL: {error}")))?;
         let mut client = BasicClient::new(ClientId::new(self.settings.client_id.clone()))
             .set_auth_type(method)
             .set_token_uri(url);
-        if let Some(secret) = &secret {
+        if let Some(secret) = proof.as_ref().filter(|_| self.settings.key.is_none()) {
             client = client.set_client_secret(ClientSecret::new(secret.expose_secret().to_owned()));
         }
         let resource = self.settings.resource.clone();
         let resource = resource.unwrap_or_else(|| self.dialer.endpoint().url().to_string());
         let http = TokenClient(self.dialer.clone());
-        let request = client
+        let mut request = client
             .exchange_client_credentials()
             .add_scopes(scopes.iter().cloned().map(Scope::new))
             .add_extra_param("resource", resource);
+        if let Some(assertion) = proof.as_ref().filter(|_| self.settings.key.is_some()) {
+            request = request
+                .add_extra_param("client_assertion_type", ASSERTION_TYPE)
+                .add_extra_param("client_assertion", assertion.expose_secret().to_owned());
+        }
         let answer = request
             .request_async(&http)
             .await
-            .map_err(|error| self.refused(&error, &tokens.endpoint, secret.as_ref()))?;
+            .map_err(|error| self.refused(&error, &tokens.endpoint, proof.as_ref()))?;
         let granted = answer
             .scopes()
             .into_iter()
@@ -147,6 +167,16 @@ impl ClientCredentials {
             lives: answer.expires_in(),
             scopes: scopes.into_iter().chain(granted).collect(),
         })
+    }
+
+    /// Who we are, signed, for this authorization server alone.
+    fn assertion(&self, key: &SecretValue, tokens: &Tokens) -> Result<SecretString, NetError> {
+        let broken = |error| NetError::Credential(format!("auth.oauth2.client_key {error}"));
+        let key = Key::from_pem(&key().map_err(NetError::Credential)?).map_err(broken)?;
+        let issuer = tokens.issuer.as_ref().or(self.settings.issuer.as_ref());
+        let audience = issuer.unwrap_or(&tokens.endpoint);
+        let claims = assertion::claims(&self.settings.client_id, audience, SystemTime::now());
+        key.sign(&claims).map_err(broken)
     }
 
     /// Why there is no token: which URL, and what it said, without our secret in it.
@@ -275,6 +305,16 @@ fn method(offered: Option<&[String]>, has_secret: bool) -> Result<AuthType, Stri
     }
 }
 
+/// Whether a signed assertion is taken. The error is what is offered in place.
+fn takes_assertions(offered: Option<&[String]>) -> Result<(), String> {
+    match offered {
+        Some(offered) if !offered.iter().any(|method| method == PRIVATE_KEY_JWT) => {
+            Err(clip(&offered.join(", "), FOREIGN_CHARS))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What is asked for: what the document says, else what the server says; and what the server missed later.
 fn scopes(declared: &[String], found: &[String], more: &BTreeSet<String>) -> BTreeSet<String> {
     let base = if declared.is_empty() { found } else { declared };
@@ -306,6 +346,13 @@ mod tests {
             Err("private_key_jwt".into())
         );
         assert_eq!(method(Some(&["none"]), false), Ok(true));
+        let assertions = |offered: Option<&[&str]>| takes_assertions(offered.map(names).as_deref());
+        assert_eq!(assertions(None), Ok(()));
+        assert_eq!(assertions(Some(&["none", "private_key_jwt"])), Ok(()));
+        assert_eq!(
+            assertions(Some(&["client_secret_basic", "none"])),
+            Err("client_secret_basic, none".into())
+        );
     }
 
     #[test]
