@@ -10,6 +10,8 @@ use agentd_base::class::{Class, Classified as _};
 use agentd_base::limit::FOREIGN_CHARS;
 use agentd_base::text::clip;
 use agentd_net::{NetError, Redactor, SecretValue};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::StatusCode;
@@ -20,6 +22,7 @@ use oauth2::{
 };
 use rmcp::transport::auth::{AuthorizationManager, AuthorizationMetadata};
 use secrecy::{ExposeSecret as _, SecretString};
+use url::form_urlencoded;
 
 use super::assertion::{self, Key};
 use super::dialer::{Dialer, fault};
@@ -153,10 +156,14 @@ impl ClientCredentials {
                 .add_extra_param("client_assertion_type", ASSERTION_TYPE)
                 .add_extra_param("client_assertion", assertion.expose_secret().to_owned());
         }
-        let answer = request
-            .request_async(&http)
-            .await
-            .map_err(|error| self.refused(&error, &tokens.endpoint, proof.as_ref()))?;
+        let answer = request.request_async(&http).await.map_err(|error| {
+            let sent = proof.as_ref().map(|proof| sent(&self.settings.client_id, proof));
+            self.refused(
+                &error,
+                &tokens.endpoint,
+                &Redactor::new(sent.into_iter().flatten()),
+            )
+        })?;
         let granted = answer
             .scopes()
             .into_iter()
@@ -184,7 +191,7 @@ impl ClientCredentials {
         &self,
         error: &RequestTokenError<NetError, BasicErrorResponse>,
         url: &str,
-        secret: Option<&SecretString>,
+        confidential: &Redactor,
     ) -> NetError {
         let url = clip(url, FOREIGN_CHARS);
         let (class, what) = match error {
@@ -202,7 +209,7 @@ impl ClientCredentials {
                     None => answer.error().to_string(),
                     Some(description) => format!("{}: {description}", answer.error()),
                 };
-                let said = Redactor::new(secret.cloned()).text(&said).unwrap_or(said);
+                let said = confidential.text(&said).unwrap_or(said);
                 let client = clip(&self.settings.client_id, FOREIGN_CHARS);
                 (
                     class,
@@ -228,6 +235,7 @@ impl Grant for ClientCredentials {
     }
 
     async fn token(&mut self, want: &Want) -> Result<Granted, NetError> {
+        self.dialer.begin();
         let declared = self.settings.token_endpoint.is_some();
         match want {
             Want::Challenged(challenge) if !declared => {
@@ -267,6 +275,15 @@ impl<'c> AsyncHttpClient<'c> for TokenClient {
         }
         .boxed()
     }
+}
+
+/// A credential in every form in which it goes out, any of which the answer may repeat: as it is, as a form writes it,
+/// and as the user and password of a header (RFC 6749 section 2.3.1).
+fn sent(client_id: &str, proof: &SecretString) -> [SecretString; 3] {
+    let form = |text: &str| -> String { form_urlencoded::byte_serialize(text.as_bytes()).collect() };
+    let encoded = form(proof.expose_secret());
+    let pair = STANDARD.encode(format!("{}:{encoded}", form(client_id)));
+    [proof.clone(), encoded.into(), pair.into()]
 }
 
 fn tokens(metadata: AuthorizationMetadata, scopes: Vec<String>) -> Tokens {
@@ -352,6 +369,17 @@ mod tests {
         assert_eq!(
             assertions(Some(&["client_secret_basic", "none"])),
             Err("client_secret_basic, none".into())
+        );
+    }
+
+    #[test]
+    fn a_credential_is_known_in_every_form_that_goes_out() {
+        let sent = sent("c d", &"s3cret/with+signs".into());
+        let redactor = Redactor::new(sent);
+        let said = "bad Basic YytkOnMzY3JldCUyRndpdGglMkJzaWducw==, secret s3cret%2Fwith%2Bsigns or s3cret/with+signs";
+        assert_eq!(
+            redactor.text(said).as_deref(),
+            Some("bad Basic [redacted], secret [redacted] or [redacted]")
         );
     }
 

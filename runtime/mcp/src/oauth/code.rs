@@ -220,6 +220,7 @@ impl Grant for Code {
     }
 
     async fn token(&mut self, want: &Want) -> Result<Granted, NetError> {
+        self.dialer.begin();
         match want {
             Want::Scopes(missing, _) if self.session.is_some() => self.step_up(missing).await,
             Want::Scopes(missing, challenge) => self.challenged(challenge.as_deref(), missing).await,

@@ -2,6 +2,7 @@
 //! endpoint that led to it, is asked within a clock, and answers within a bound. The endpoint's own origin is reached as
 //! the endpoint itself is; every other host gets no header and no certificate of ours.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ use super::{denied, unavailable};
 const EXCHANGE: Duration = Duration::from_secs(10);
 /// Metadata and tokens are a few KiB.
 const BODY: usize = 1024 * 1024;
+/// Requests of one search for a token: every place where metadata may be, of the server and of a few authorization servers
+/// that it names. A server that names thousands makes us ask no more than that.
+const REQUESTS: u32 = 32;
 /// Origins of one server's OAuth: itself, its authorization server, and those that moved.
 const ORIGINS: usize = 8;
 
@@ -33,6 +37,8 @@ pub(crate) struct Dialer {
     own: Options,
     others: TlsMode,
     clients: Mutex<Vec<HttpClient>>,
+    /// What is left of [`REQUESTS`].
+    left: AtomicU32,
 }
 
 impl Dialer {
@@ -56,7 +62,13 @@ impl Dialer {
             own: clock(own),
             others,
             clients: Mutex::default(),
+            left: AtomicU32::new(REQUESTS),
         }
+    }
+
+    /// A new search for a token begins.
+    pub(crate) fn begin(&self) {
+        self.left.store(REQUESTS, Ordering::Relaxed);
     }
 
     pub(crate) fn endpoint(&self) -> &Destination {
@@ -69,6 +81,17 @@ impl Dialer {
         request: Request<Vec<u8>>,
         redirects: Option<Redirects>,
     ) -> Result<Response<Vec<u8>>, NetError> {
+        let one_less = |left: u32| left.checked_sub(1);
+        if self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+            .is_err()
+        {
+            return Err(denied(format!(
+                "{} led to more than {REQUESTS} requests for one token",
+                self.endpoint.authority()
+            )));
+        }
         let client = self.client(&request.uri().to_string())?;
         let mut request = request.map(Bytes::from);
         request.extensions_mut().insert(Replay::Safe);

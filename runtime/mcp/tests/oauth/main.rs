@@ -249,6 +249,18 @@ async fn m36_missing_rights_are_asked_for_beside_those_that_are_there_and_only_o
 }
 
 #[tokio::test]
+async fn m36_a_server_that_names_a_crowd_makes_us_ask_a_few_of_them() {
+    let secret = secret_file(SECRET);
+    let servers = Servers::start(Script {
+        crowd: 2000,
+        ..Script::default()
+    })
+    .await;
+    refused(&document(&servers, secret.path(), |_| {})).await;
+    assert!(servers.in_vain() < 40, "{}", servers.in_vain());
+}
+
+#[tokio::test]
 async fn m36_an_authorization_server_that_refuses_or_fails_is_named_and_the_secret_is_not() {
     let servers = Servers::start(Script::default()).await;
     let secret = secret_file(SECRET);

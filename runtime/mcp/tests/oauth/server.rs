@@ -21,7 +21,7 @@ pub(crate) const TOKEN: &str = "canary-token-";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tokens {
     Given,
-    /// 401 `invalid_client`, with the secret in its words.
+    /// 401 `invalid_client`, with the secret in its words, in every form in which it came.
     Refused,
     /// 503.
     Busy,
@@ -46,6 +46,8 @@ pub(crate) struct Script {
     pub(crate) names_issuer: bool,
     /// Whom it names.
     pub(crate) named: Option<String>,
+    /// How many others it names before that one.
+    pub(crate) crowd: usize,
     pub(crate) expires_in: u64,
     /// What a `tools/call` needs beside a token.
     pub(crate) needs: Option<&'static str>,
@@ -63,6 +65,7 @@ impl Default for Script {
             issuer: None,
             names_issuer: true,
             named: None,
+            crowd: 0,
             expires_in: 3600,
             needs: None,
             withheld: false,
@@ -86,6 +89,8 @@ struct Seen {
     /// JSON-RPC method and `Authorization` of each request to the MCP server.
     requests: Vec<(String, Option<String>)>,
     given: usize,
+    /// Requests for metadata of authorization servers that do not exist.
+    in_vain: usize,
 }
 
 pub(crate) struct Servers {
@@ -112,6 +117,7 @@ impl Servers {
         let issuer = Router::new()
             .route("/.well-known/oauth-authorization-server/as", get(metadata))
             .route("/as/token", post(token))
+            .fallback(nobody)
             .with_state(servers.clone());
         tokio::spawn(async move { axum::serve(mcp, resource).await });
         tokio::spawn(async move { axum::serve(authorization, issuer).await });
@@ -140,6 +146,10 @@ impl Servers {
         self.seen.lock().unwrap().asked.clone()
     }
 
+    pub(crate) fn in_vain(&self) -> usize {
+        self.seen.lock().unwrap().in_vain
+    }
+
     pub(crate) fn requests(&self) -> Vec<(String, Option<String>)> {
         self.seen.lock().unwrap().requests.clone()
     }
@@ -151,9 +161,11 @@ async fn protected(State(servers): State<Arc<Servers>>) -> Response {
         return StatusCode::NOT_FOUND.into_response();
     }
     let named = script.named.unwrap_or_else(|| servers.issuer());
+    let crowd = (0..script.crowd).map(|n| format!("http://127.0.0.1:{}/nobody/{n}", servers.authorization));
+    let named: Vec<_> = crowd.chain([named]).collect();
     axum::Json(json!({
         "resource": format!("http://127.0.0.1:{}/mcp", servers.mcp),
-        "authorization_servers": [named],
+        "authorization_servers": named,
         "scopes_supported": ["mcp:read"],
     }))
     .into_response()
@@ -175,6 +187,11 @@ async fn metadata(State(servers): State<Arc<Servers>>) -> Response {
     axum::Json(metadata).into_response()
 }
 
+async fn nobody(State(servers): State<Arc<Servers>>) -> StatusCode {
+    servers.seen.lock().unwrap().in_vain += 1;
+    StatusCode::NOT_FOUND
+}
+
 async fn token(State(servers): State<Arc<Servers>>, headers: HeaderMap, body: Bytes) -> Response {
     let form: BTreeMap<String, String> = url::form_urlencoded::parse(&body).into_owned().collect();
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
@@ -191,7 +208,11 @@ async fn token(State(servers): State<Arc<Servers>>, headers: HeaderMap, body: By
     };
     match script.tokens {
         Tokens::Given => {}
-        Tokens::Refused => return refused(format!("nobody has the secret {SECRET}")),
+        Tokens::Refused => {
+            let header = asked.authorization.unwrap_or_default();
+            let body = String::from_utf8_lossy(&body);
+            return refused(format!("nobody has the secret {SECRET}; {header}; {body}"));
+        }
         Tokens::Busy => return (StatusCode::SERVICE_UNAVAILABLE, "busy").into_response(),
         Tokens::Page => return "<html>sign in</html>".into_response(),
         Tokens::Elsewhere => {
