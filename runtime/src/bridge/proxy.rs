@@ -160,6 +160,7 @@ impl Proxy {
         let listening = parts.method == Method::GET;
         drop_hop_headers(&mut parts.headers);
         parts.headers.remove(header::ORIGIN);
+        drop_claimed_origin(&mut parts.headers);
         parts.extensions = http::Extensions::new();
         parts.version = http::Version::HTTP_11;
         let path = parts
@@ -262,6 +263,20 @@ fn drop_hop_headers(headers: &mut HeaderMap<HeaderValue>) {
     }
 }
 
+/// Nobody stands in front of the bridge who may say where a request came from, and some servers believe it.
+fn drop_claimed_origin(headers: &mut HeaderMap<HeaderValue>) {
+    let claims =
+        |name: &str| name.starts_with("x-forwarded-") || matches!(name, "forwarded" | "x-real-ip" | "via");
+    let named: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| claims(name.as_str()))
+        .cloned()
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+}
+
 fn bounded(body: Incoming) -> StreamedBody {
     let mut left = REQUEST_BYTES;
     BodyStream::new(body)
@@ -315,6 +330,26 @@ pub async fn relay(mut reachable: watch::Receiver<bool>, again: Arc<Notify>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_caller_does_not_say_where_it_comes_from() {
+        let mut headers = HeaderMap::new();
+        for name in [
+            "forwarded",
+            "x-forwarded-for",
+            "x-forwarded-user",
+            "x-real-ip",
+            "via",
+            "x-trace",
+        ] {
+            headers.insert(
+                name.parse::<HeaderName>().unwrap(),
+                HeaderValue::from_static("127.0.0.1"),
+            );
+        }
+        drop_claimed_origin(&mut headers);
+        assert_eq!(headers.keys().collect::<Vec<_>>(), ["x-trace"]);
+    }
 
     #[test]
     fn headers_of_the_hop_stay_behind() {
