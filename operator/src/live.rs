@@ -1,8 +1,8 @@
 //! The live ConfigMaps: which lists of callers stand in them, how those of earlier revisions are kept current, and
 //! whether a pod took one up. Pure.
 //!
-//! Guarantees: a document of an earlier revision keeps everything but the trust bundle and the lists of callers; where
-//! the spec cannot be acted on, callers leave a list and none comes in.
+//! Guarantees: a document of an earlier revision keeps everything but the trust bundle and the lists of callers, and
+//! its folder has no other file; where the spec cannot be acted on, callers leave a list and none comes in.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -65,6 +65,8 @@ impl Lists {
 
     fn with(self, old: &Data, list: Vec<Value>, bundle: &str) -> Option<Data> {
         let mut new = old.clone();
+        // A file that somebody else added would make the folder another one than was written.
+        new.retain(|name, _| name == self.file || name == BUNDLE);
         let text = old.get(self.file)?;
         if self.list(text)? != list {
             let mut document: Value = serde_json::from_str(text).ok()?;

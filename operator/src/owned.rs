@@ -21,6 +21,17 @@ use crate::labels::{AGENT_UID, APPLIED, FIELD_MANAGER};
 use crate::metrics::Metrics;
 
 mod contains;
+mod folder;
+
+pub use folder::apply as apply_folder;
+
+/// Words of an API server that cannot read what it was given as the kind that it is: it says 500, as if another try
+/// could help.
+const UNREADABLE: [&str; 3] = [
+    "failed to convert new object",
+    "unable to convert unstructured object",
+    "failed to create typed patch object",
+];
 
 /// What can be owned.
 pub trait Owned:
@@ -351,7 +362,13 @@ pub fn of_kube<K: Owned>(name: &str, source: kube::Error) -> OwnedError {
         409 => OwnedError::Conflict { kind, name },
         // A write with the UID of an object that was replaced.
         422 if status.message.contains("metadata.uid") => OwnedError::Conflict { kind, name },
-        400 | 422 => OwnedError::Refused {
+        400 | 413 | 422 => OwnedError::Refused {
+            kind,
+            name,
+            message,
+            quota: false,
+        },
+        500 if UNREADABLE.iter().any(|words| status.message.contains(words)) => OwnedError::Refused {
             kind,
             name,
             message,

@@ -12,6 +12,7 @@ pub mod mounts;
 pub mod network;
 pub mod pair;
 pub mod platform;
+mod quantities;
 mod statuses;
 pub mod subject;
 #[cfg(test)]

@@ -124,7 +124,7 @@ impl Upkeep<'_> {
                 continue;
             }
             let Some(new) = decide(&old) else { continue };
-            let patch = json!({"metadata": {"resourceVersion": map.metadata.resource_version}, "data": new});
+            let patch = json!({"metadata": {"resourceVersion": map.metadata.resource_version}, "data": difference(&old, &new)});
             let params = PatchParams {
                 field_manager: Some(FIELD_MANAGER.to_owned()),
                 ..PatchParams::default()
@@ -155,6 +155,15 @@ impl Upkeep<'_> {
             .world
             .pods_of(self.namespace, self.label.0, self.label.1)
     }
+}
+
+/// A merge patch of the data: what is not in `new` goes.
+fn difference(old: &Data, new: &Data) -> Value {
+    let gone = old.keys().map(|name| (name.clone(), Value::Null));
+    let kept = new
+        .iter()
+        .map(|(name, text)| (name.clone(), Value::String(text.clone())));
+    gone.chain(kept).collect()
 }
 
 /// Writes the annotation that makes the kubelet refresh a pod's volumes. A pod that went meanwhile needs nothing.

@@ -34,6 +34,13 @@ fn an_earlier_revision_gets_bundle_and_callers_and_keeps_the_rest() {
         )
     );
     assert_eq!(AGENT.refreshed(&new, &fresh), None, "nothing more to do");
+    let mut added = new.clone();
+    added.insert("extra".to_owned(), "x".to_owned());
+    assert_eq!(
+        AGENT.refreshed(&added, &fresh),
+        Some(new.clone()),
+        "a file of somebody else goes"
+    );
     let nobody = folder(json!({"agent": {"instruction": "new"}}), "2");
     let emptied = AGENT.refreshed(&new, &nobody).unwrap();
     assert_eq!(

@@ -247,5 +247,10 @@ mod flows {
             Class::Unavailable
         );
         assert_eq!(sorted(500, "etcd"), Class::Unavailable);
+        // No other try gets any of these further.
+        assert_eq!(sorted(413, "Request entity too large"), Class::Invalid);
+        let unreadable = "failed to convert new object (n/a; apps/v1, Kind=Deployment) to proper version (apps/v1): \
+                          unable to convert unstructured object to apps/v1, Kind=Deployment: quantities must match";
+        assert_eq!(sorted(500, unreadable), Class::Invalid);
     }
 }

@@ -228,6 +228,7 @@ fn oauth2_and_tags_arrive_as_the_runtime_reads_them() {
         Some(Auth::OAuth2(OAuth2Auth {
             client_id: "triage".to_owned(),
             client_secret: Some("{{secret-file:/etc/agentd/secrets/mail-client/secret}}".to_owned()),
+            client_key: None,
             scopes: vec!["mail:read".to_owned(), "mail:send".to_owned()],
             token_endpoint: Some("https://login.example:9443/token".to_owned()),
             issuer: None,

@@ -197,3 +197,20 @@ fn keys_of_ours_cannot_be_set() {
         ]
     );
 }
+
+/// The API server answers such a Deployment with an error of its own, which is tried again.
+#[test]
+fn amounts_that_kubernetes_cannot_read_are_named() {
+    let resources = json!({ "limits": { "memory": "lots" }, "requests": { "cpu": "500m" } });
+    let fault = |path: &str| {
+        format!(
+            "InvalidSpec: spec.{path}.limits[memory]: `lots` is no amount; write a number with a unit, such as 500m, 2 or 1Gi"
+        )
+    };
+    assert_eq!(refused(json!({ "resources": resources })), [fault("resources")]);
+    let server = crate::mcp_server::server(json!({ "deployment": { "resources": resources } }));
+    let rejected = crate::world::render_server(&server, &install())
+        .map(|_| ())
+        .unwrap_err();
+    assert_eq!(messages(&rejected.problems), [fault("deployment.resources")]);
+}

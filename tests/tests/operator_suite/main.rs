@@ -5,6 +5,7 @@
 
 mod callers;
 mod drift;
+mod folders;
 mod harness;
 mod objects;
 mod references;

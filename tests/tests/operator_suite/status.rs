@@ -275,6 +275,15 @@ async fn s10_what_is_wrong_with_a_spec_names_field_and_remedy_and_mends_itself()
     let message = for_condition(&agents, "triage", "Accepted", "False", "NotSupportedYet", LIMIT).await;
     assert_eq!(message, "spec.podTemplate is not supported yet; remove it");
 
+    // The API server takes it here and cannot read it in the Deployment.
+    team.apply(&agent("triage", "  resources: {limits: {memory: lots}}"));
+    let message = for_condition(&agents, "triage", "Accepted", "False", "InvalidSpec", LIMIT).await;
+    assert!(
+        message.contains("spec.resources.limits[memory]: `lots`"),
+        "{message}"
+    );
+    well_formed(&get(&agents, "triage").await);
+
     let spec = "  mcpServers: [{name: fs, ref: {name: nowhere}}]\n  a2a:\n    principals:\n      \
                 - {name: boss, agentRef: {name: nobody}, role: agent}";
     team.apply(&agent("triage", spec));

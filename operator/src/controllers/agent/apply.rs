@@ -24,7 +24,7 @@ pub(super) async fn surroundings(context: &Context, objects: &Objects) -> Result
     } = objects;
     owned::apply(client, metrics, service_account).await?;
     owned::apply(client, metrics, config).await?;
-    let live = owned::apply(client, metrics, live).await?;
+    let live = owned::apply_folder(client, metrics, live).await?;
     if let Some(claim) = claim {
         owned::apply(client, metrics, claim).await?;
     }

@@ -28,7 +28,7 @@ use crate::controllers::mounts::{Mounts, template};
 use crate::controllers::pair::{self, Halves};
 use crate::controllers::subject::Subject;
 use crate::controllers::workload::{self, SERVE_PORT};
-use crate::controllers::{platform, unsupported};
+use crate::controllers::{platform, quantities, unsupported};
 use crate::install::Install;
 use crate::names::service_host;
 use crate::problem::{Problem, Reason};
@@ -104,6 +104,9 @@ pub fn validate(inputs: &Inputs, install: &Install) -> Result<Validated, Rejecte
         .problems
         .extend(unsupported::find(&fields, unsupported::AGENT));
     names::check(spec, &subject, &mut work.findings.problems);
+    work.findings
+        .problems
+        .extend(quantities::check("resources", spec.resources.as_ref()));
 
     let principals = principals::resolve(inputs, &mut work);
     let servers = servers::resolve(inputs, &subject, install, &mut work);

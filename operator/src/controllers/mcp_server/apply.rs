@@ -29,7 +29,7 @@ pub(super) async fn surroundings(context: &Context, objects: &Objects) -> Result
     } = objects;
     owned::apply(client, metrics, service_account).await?;
     owned::apply(client, metrics, config).await?;
-    let live = owned::apply(client, metrics, live).await?;
+    let live = owned::apply_folder(client, metrics, live).await?;
     owned::apply(client, metrics, service).await?;
     apply::network_policy(context, network_policy.as_ref(), deployment).await?;
     Ok(live.written)

@@ -15,7 +15,7 @@ use crate::controllers::mcp_server::build::document;
 use crate::controllers::mcp_server::inputs::Inputs;
 use crate::controllers::pair::Halves;
 use crate::controllers::subject::Subject;
-use crate::controllers::{platform, workload};
+use crate::controllers::{platform, quantities, workload};
 use crate::install::Install;
 use crate::problem::{Problem, Reason};
 
@@ -54,6 +54,10 @@ pub(super) fn plan(
     allowed: &[String],
     problems: &mut Vec<Problem>,
 ) -> Option<RunPlan> {
+    problems.extend(quantities::check(
+        "deployment.resources",
+        deployment.resources.as_ref(),
+    ));
     let spec = &inputs.server.spec;
     let document = match bridge(deployment, inputs, subject, install, allowed) {
         Ok(document) => document,
