@@ -1,5 +1,5 @@
 //! What every crate may use: ids, clock, error classes, size limits, secrets' redaction, durations, drain and
-//! readiness, places of a listener, and the wire types that operator and pods share. No I/O, no sockets.
+//! readiness, places of a listener, the cost of a JSON text, and the wire types that operator and pods share. No I/O, no sockets.
 
 pub mod class;
 pub mod clock;
@@ -8,6 +8,7 @@ pub mod drain;
 pub mod duration;
 pub mod id;
 pub mod issuance;
+pub mod json;
 pub mod limit;
 pub mod places;
 pub mod readiness;

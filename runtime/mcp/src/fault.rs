@@ -10,6 +10,8 @@ use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
+use crate::screen::MESSAGE_VALUES;
+
 /// What our half of the transport adds to the SDK's errors.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum TransportError {
@@ -19,6 +21,9 @@ pub(crate) enum TransportError {
     /// 401 or 403 without a challenge.
     #[error("HTTP {0}")]
     Unauthorized(u16),
+    /// Few bytes a value, so that what they are in memory is many times their length.
+    #[error("the server's message holds more than {MESSAGE_VALUES} values")]
+    Values,
 }
 
 /// The SDK's error over our transport.
@@ -74,6 +79,7 @@ pub(crate) fn of_http(error: &HttpError) -> Fault {
         StreamableHttpError::Client(TransportError::Unauthorized(status)) => {
             Fault::unauthorized(&format!("HTTP {status}"))
         }
+        StreamableHttpError::Client(error @ TransportError::Values) => broken(error.to_string()),
         StreamableHttpError::AuthRequired(_) => Fault::unauthorized("HTTP 401"),
         StreamableHttpError::InsufficientScope(_) => Fault::unauthorized("HTTP 403"),
         StreamableHttpError::HttpStatus(status) => {

@@ -5,8 +5,20 @@
 use std::borrow::Cow;
 
 use agentd_base::text::clip;
+use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
 use serde::Deserialize;
 use sse_stream::Sse;
+
+use crate::fault::TransportError;
+
+/// Values in one message: a list of ten thousand tools has a third of them, and what they are in memory is some tens of
+/// megabytes.
+pub(crate) const MESSAGE_VALUES: usize = 500_000;
+
+/// Whether a message would be too much in memory.
+pub(crate) fn too_many(message: &[u8]) -> bool {
+    agentd_base::json::values(message) > MESSAGE_VALUES
+}
 
 /// What an event is to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,11 +62,31 @@ pub(crate) fn screen(event: Sse, elicitation: bool) -> (Sse, Kind) {
         // No message, so nothing that anybody would act on.
         Err(_) => (false, Kind::Unasked),
     };
-    if drop {
-        (Sse { data: None, ..event }, kind)
-    } else {
-        (event, kind)
+    let data = match (drop, too_many(data.as_bytes())) {
+        (true, _) => None,
+        (false, false) => return (event, kind),
+        (false, true) => {
+            tracing::warn!(event = "mcp.message.dropped", err = %TransportError::Values);
+            refusal(data)
+        }
+    };
+    (Sse { data, ..event }, kind)
+}
+
+/// What an answer that is too much is replaced with, so that whoever waits for it hears so at once.
+fn refusal(answer: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Head {
+        id: RequestId,
+        #[serde(default)]
+        method: Option<serde::de::IgnoredAny>,
     }
+    let head: Head = serde_json::from_str(answer).ok()?;
+    if head.method.is_some() {
+        return None;
+    }
+    let error = ErrorData::internal_error(TransportError::Values.to_string(), None);
+    serde_json::to_string(&ServerJsonRpcMessage::error(error, Some(head.id))).ok()
 }
 
 #[cfg(test)]
@@ -96,6 +128,33 @@ mod tests {
         ] {
             assert_eq!(screened(other, false), (true, kind), "{other}");
         }
+    }
+
+    #[test]
+    fn m21_a_message_of_too_many_values_is_an_error_to_who_waits_for_it() {
+        let zeros = |count: usize| vec!["0"; count].join(",");
+        let answer = |count: usize| format!(r#"{{"id":7,"result":{{"content":[{}]}}}}"#, zeros(count));
+        let event = |data: String| Sse::default().id("1").data(data);
+        let (as_it_is, kind) = screen(event(answer(MESSAGE_VALUES - 100)), false);
+        assert_eq!(
+            (as_it_is.data, kind),
+            (Some(answer(MESSAGE_VALUES - 100)), Kind::Answer)
+        );
+        let (refused, kind) = screen(event(answer(MESSAGE_VALUES)), false);
+        let error: serde_json::Value = serde_json::from_str(&refused.data.unwrap()).unwrap();
+        assert_eq!(
+            (error, kind),
+            (
+                serde_json::json!({"jsonrpc": "2.0", "id": 7, "error":
+                    {"code": -32603, "message": "the server's message holds more than 500000 values"}}),
+                Kind::Answer
+            )
+        );
+        let notice = format!(
+            r#"{{"method":"notifications/x","params":{{"a":[{}]}}}}"#,
+            zeros(MESSAGE_VALUES)
+        );
+        assert_eq!(screened(&notice, false), (false, Kind::Unasked));
     }
 
     /// What the head cannot be read of is no message: another reader could take the other of two keys.

@@ -13,6 +13,7 @@ use rmcp::transport::streamable_http_client::{
 };
 
 use crate::fault::{HttpError, TransportError};
+use crate::screen::too_many;
 
 /// The media type of one message.
 pub(crate) const JSON: &str = "application/json";
@@ -62,10 +63,13 @@ pub(crate) async fn failure(
     let retry_after = header(&response.headers, &RETRY_AFTER);
     let json = media_type(&response.headers).as_deref() == Some(JSON);
     let slow_down = status == StatusCode::TOO_MANY_REQUESTS;
-    let body = match json && !slow_down {
+    let mut body = match json && !slow_down {
         true => response.body.bytes_within(limit).await.map_err(net)?,
         false => Bytes::new(),
     };
+    if too_many(&body) {
+        body.clear();
+    }
     let error = match serde_json::from_slice(&body) {
         Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
         _ => None,

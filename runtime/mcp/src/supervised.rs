@@ -28,7 +28,7 @@ pub const PACE: Pace = Pace {
 };
 /// A server that changes its tools all the time is listed this often.
 const TOOLS_EVERY: Duration = Duration::from_secs(1);
-/// Resources are a catalogue for prompts: they may be a little behind.
+/// Resources are a catalogue for prompts: they may be a little behind, though not longer than a server that came back.
 const RESOURCES_EVERY: Duration = Duration::from_secs(10);
 
 /// The supervision of all servers. Dropping it ends the tasks and closes the connections without waiting.
@@ -280,7 +280,7 @@ async fn hold(shared: &Shared, server: &McpServer, slot: &Slot, connection: &Con
                 })
             }
             () = due(&mut resources, resources_at) => {
-                resources_at = Instant::now() + RESOURCES_EVERY;
+                resources_at = Instant::now() + RESOURCES_EVERY.min(shared.pace.max);
                 connection.resource_list().await.map(|(resources, count)| shared.update(server, |view| {
                     view.resources = resources;
                     view.resource_count = count;

@@ -102,6 +102,29 @@ async fn m21_an_event_stream_that_holds_no_answer_is_a_typed_error() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn m21_an_answer_of_too_many_values_says_so() {
+    type Large = (&'static str, fn(&Asked) -> Act);
+    fn large(asked: &Asked) -> Value {
+        asked.result(&json!({ "content": [], "structuredContent": { "zeros": vec![0; 500_000] } }))
+    }
+    let large: [Large; 2] = [
+        ("in a body", |asked| Act::json(&large(asked))),
+        ("in an event", |asked| Act::events(&[event(&large(asked))])),
+    ];
+    for (name, act) in large {
+        match survives(name, act).await {
+            Err(error) => assert!(
+                error
+                    .to_string()
+                    .contains("the server's message holds more than 500000 values"),
+                "{name}: {error}"
+            ),
+            Ok(outcome) => panic!("{name}: {outcome:?}"),
+        }
+    }
+}
+
 /// M33: the clock of a call holds whatever trickles in.
 #[tokio::test(flavor = "multi_thread")]
 async fn m33_an_answer_that_does_not_end_is_ended_by_the_clock() {

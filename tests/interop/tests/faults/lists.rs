@@ -56,7 +56,8 @@ async fn m19_ten_thousand_tools_are_taken_at_once_or_over_pages() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn m19_a_list_without_end_and_cursors_that_repeat_end() {
-    let rules: [(&str, fn(&Asked) -> Act); 4] = [
+    type Rule = fn(&Asked) -> Act;
+    let rules: [(&str, Rule); 4] = [
         ("always the same cursor", |asked| {
             page(asked, &[tool("a")], Some("again"))
         }),
