@@ -116,7 +116,7 @@ impl TurnRunner {
             tool_calls: 0,
             questions: Questions::new(self.human.clone()),
         };
-        let (mut warm, ended) = match self.begun(&settings, input, &mut followed, stop).await {
+        let (warm, ended) = match self.begun(&settings, input, &mut followed, stop).await {
             Ok(begun) => begun,
             Err(reason) => return broken(reason),
         };
