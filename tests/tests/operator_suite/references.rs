@@ -11,7 +11,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::harness::{LIMIT, Operator, live_name, pod_of, serve, until};
-use crate::objects::{agent, operated, remote, report, server};
+use crate::objects::{agent, remote, report, server};
 
 /// The time in which a referrer notices.
 pub(crate) const NOTICED: Duration = Duration::from_secs(5);
