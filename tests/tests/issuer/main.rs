@@ -18,18 +18,15 @@ use agentd_identity::{Authority, IdentitySource, SpiffeId};
 use agentd_operator::authority_store::{self, StoreError};
 use agentd_tests::cluster::cluster;
 use agentd_tests::namespace::Namespace;
-use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
-use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::DeleteParams;
-use kube::runtime::{WatchStreamExt as _, watcher};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use install::{Install, LIMIT, RELEASE, Running};
 use judges::{judged_by_openssl, parsed_by_py_spiffe};
-use objects::{account, agent, bare_pod, made, object, pod_of, pod_spec, server, token};
+use objects::{account, agent, bare_pod, made, object, pod_of, server, token};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ca_is_made_once_and_the_issuer_waits_for_it() {
