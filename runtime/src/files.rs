@@ -116,7 +116,8 @@ pub fn folders_of(file: &Path) -> BTreeSet<PathBuf> {
         let Some((folder, target)) = first_link(&path) else {
             break;
         };
-        folders.insert(folder);
+        // No link is in it, but there may be a `..`.
+        folders.insert(folder.canonicalize().unwrap_or(folder));
         path = target;
     }
     let dated = |folder: &Path| {
