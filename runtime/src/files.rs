@@ -116,8 +116,7 @@ pub fn folders_of(file: &Path) -> BTreeSet<PathBuf> {
         let Some((folder, target)) = first_link(&path) else {
             break;
         };
-        // No link is in it, but there may be a `..`.
-        folders.insert(folder.canonicalize().unwrap_or(folder));
+        folders.insert(folder);
         path = target;
     }
     let dated = |folder: &Path| {
@@ -125,7 +124,11 @@ pub fn folders_of(file: &Path) -> BTreeSet<PathBuf> {
         name.is_some_and(|name| name.starts_with(".."))
     };
     folders.extend(path.parent().filter(|folder| !dated(folder)).map(Path::to_owned));
-    folders
+    // No link is in them any more, but there may be a `..`: one folder has one name.
+    let named = folders
+        .into_iter()
+        .map(|folder| folder.canonicalize().unwrap_or(folder));
+    named.collect()
 }
 
 /// The folder of the first link in a path, and the path with that link followed.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// The same thing is logged once in this time, with the number of times it was not.
 const LOG: Duration = Duration::from_secs(1);
 /// A URI in a log line.
-const URI_CHARS: usize = 256;
+pub(crate) const URI_CHARS: usize = 256;
 
 /// See the module.
 #[derive(Debug)]

@@ -13,11 +13,9 @@ use tokio::sync::{oneshot, watch};
 use crate::call::CallMeta;
 use crate::connection::Connection;
 use crate::connection::updates::{News, Push, Updates};
+use crate::notices::URI_CHARS;
 use crate::resource::{Content, Digest, ReadError};
 use crate::supervised::{Link, Links};
-
-/// A URI in a log line.
-const URI_CHARS: usize = 256;
 
 /// Waits for a resource to change.
 #[async_trait]

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
+use super::output_arg;
+
 /// `agentd identity fetch`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdentityFetch {
@@ -162,15 +164,7 @@ pub(super) fn a2a_send_command() -> Command {
                 .requires("identity")
                 .help("Reach the agent's Service (https://NAME.NAMESPACE.svc:PORT) through kubectl port-forward"),
         )
-        .arg(
-            Arg::new("output")
-                .short('o')
-                .long("output")
-                .value_name("FORMAT")
-                .value_parser(["text", "json"])
-                .default_value("text")
-                .help("text: the answer; json: the whole task"),
-        )
+        .arg(output_arg("text: the answer; json: the whole task"))
 }
 
 pub(super) fn identity_fetch(matches: &ArgMatches) -> IdentityFetch {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::{config_arg, many, servers_arg};
+use super::{config_arg, many, output_arg, servers_arg};
 
 /// `agentd mcp VERB`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,15 +108,7 @@ fn verb(name: &'static str, about: &'static str) -> Command {
                 .action(ArgAction::Append)
                 .help("Sent with every request; a credential as {{secret:NAME}} or {{secret-file:PATH}}"),
         )
-        .arg(
-            Arg::new("output")
-                .short('o')
-                .long("output")
-                .value_name("FORMAT")
-                .value_parser(["text", "json"])
-                .default_value("text")
-                .help("text: for people; json: for programs"),
-        )
+        .arg(output_arg("text: for people; json: for programs"))
 }
 
 fn required(name: &'static str, value: &'static str, help: &'static str) -> Arg {

@@ -143,6 +143,16 @@ fn config_arg() -> Arg {
         .help("A configuration file, YAML or JSON; repeatable, later ones win")
 }
 
+fn output_arg(help: &'static str) -> Arg {
+    Arg::new("output")
+        .short('o')
+        .long("output")
+        .value_name("FORMAT")
+        .value_parser(["text", "json"])
+        .default_value("text")
+        .help(help)
+}
+
 fn servers_arg() -> Arg {
     Arg::new("mcp")
         .long("mcp")

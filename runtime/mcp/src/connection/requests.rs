@@ -163,6 +163,14 @@ impl Connection {
                 Era::Stateless => peer.discover(Default::default()).await.map(drop),
             }
         };
+        self.bounded(answer).await
+    }
+
+    /// One exchange within the server's clock.
+    pub(super) async fn bounded<T>(
+        &self,
+        answer: impl Future<Output = Result<T, ServiceError>>,
+    ) -> Result<T, CallError> {
         let limit = self.0.timeout;
         match tokio::time::timeout(limit, answer).await {
             Err(_) => Err(CallError::Timeout(limit)),

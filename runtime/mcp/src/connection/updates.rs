@@ -9,7 +9,7 @@ use std::time::Duration;
 use agentd_base::text::clip;
 use agentd_net::{Backoff, Pace};
 use rmcp::model::{ServerNotification, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams};
-use rmcp::service::{ServiceError, Subscription, SubscriptionEnd};
+use rmcp::service::{Subscription, SubscriptionEnd};
 use rmcp::{Peer, RoleClient};
 use tokio::sync::{Mutex, watch};
 use tokio::task::AbortHandle;
@@ -242,14 +242,6 @@ impl Connection {
         let wanted = std::mem::take(&mut *self.0.subscribed.resources.lock().await);
         let told = wanted.keys().map(|uri| self.tell_unsubscribe(uri));
         futures::future::join_all(told).await;
-    }
-
-    async fn bounded<T>(&self, told: impl Future<Output = Result<T, ServiceError>>) -> Result<T, CallError> {
-        let limit = self.0.timeout;
-        match tokio::time::timeout(limit, told).await {
-            Err(_) => Err(CallError::Timeout(limit)),
-            Ok(told) => told.map_err(|error| self.call_error(&error)),
-        }
     }
 }
 

@@ -20,12 +20,12 @@ use oauth2::{
     AsyncHttpClient, AuthType, ClientId, ClientSecret, HttpRequest, HttpResponse, RequestTokenError, Scope,
     TokenResponse as _, TokenUrl,
 };
-use rmcp::transport::auth::{AuthorizationManager, AuthorizationMetadata};
+use rmcp::transport::auth::AuthorizationMetadata;
 use secrecy::{ExposeSecret as _, SecretString};
 use url::form_urlencoded;
 
 use super::assertion::{self, Key};
-use super::dialer::{Dialer, fault};
+use super::dialer::{Dialer, Discovered};
 use super::token::Granted;
 use super::{Grant, Want, denied, unavailable};
 
@@ -86,25 +86,13 @@ impl ClientCredentials {
 
     /// Where tokens come from, by the challenge and what it leads to.
     async fn discover(&self, challenge: Option<&str>) -> Result<Tokens, NetError> {
+        let unnamed = "wants a token and names no authorization server; set auth.oauth2.token_endpoint";
+        let Discovered {
+            metadata, mut scopes, ..
+        } = self.dialer.discover(challenge, unnamed).await?;
         let endpoint = self.dialer.endpoint();
-        let mut manager =
-            AuthorizationManager::new_with_oauth_http_client(endpoint.url().to_string(), self.dialer.clone())
-                .await
-                .map_err(fault)?;
-        let resolution = manager
-            .resolve_metadata_from_challenge(challenge)
-            .await
-            .map_err(fault)?;
-        if !resolution.source.is_discovered() {
-            return Err(denied(format!(
-                "{} wants a token and names no authorization server; set auth.oauth2.token_endpoint",
-                endpoint.authority()
-            )));
-        }
-        manager.set_metadata(resolution.metadata.clone());
-        let mut scopes = manager.select_initial_scopes(&[]).await;
         scopes.retain(|scope| scope != OFFLINE);
-        let found = tokens(resolution.metadata, scopes);
+        let found = tokens(metadata, scopes);
         let before = self.source.as_ref().and_then(|source| source.issuer.as_ref());
         match self.settings.issuer.as_ref().or(before) {
             Some(expected) if Some(expected) != found.issuer.as_ref() => Err(denied(format!(

@@ -8,12 +8,11 @@ use std::sync::Arc;
 use agentd_net::NetError;
 use oauth2::TokenResponse as _;
 use rmcp::transport::auth::{
-    AuthError, AuthorizationCallback, AuthorizationManager, AuthorizationMetadata, AuthorizationRequest,
-    AuthorizationSession,
+    AuthError, AuthorizationCallback, AuthorizationManager, AuthorizationRequest, AuthorizationSession,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::dialer::{Dialer, fault};
+use super::dialer::{Dialer, Discovered, fault};
 use super::token::Granted;
 use super::{Grant, Want, denied};
 
@@ -73,39 +72,19 @@ impl Code {
         }
     }
 
-    /// What the server says now, in a manager of its own.
-    async fn discover(
-        &self,
-        challenge: Option<&str>,
-    ) -> Result<(AuthorizationManager, AuthorizationMetadata), NetError> {
-        let endpoint = self.dialer.endpoint();
-        let manager =
-            AuthorizationManager::new_with_oauth_http_client(endpoint.url().to_string(), self.dialer.clone())
-                .await
-                .map_err(fault)?;
-        let found = manager
-            .resolve_metadata_from_challenge(challenge)
-            .await
-            .map_err(fault)?;
-        if !found.source.is_discovered() {
-            return Err(denied(format!(
-                "{} wants a login and names no authorization server",
-                endpoint.authority()
-            )));
-        }
-        Ok((manager, found.metadata))
-    }
-
     /// Begins anew, or goes on where the authorization server is the same.
     async fn challenged(
         &mut self,
         challenge: Option<&str>,
         more: &BTreeSet<String>,
     ) -> Result<Granted, NetError> {
-        let (mut manager, metadata) = self.discover(challenge).await?;
-        let issuer = metadata.issuer.clone();
-        manager.set_metadata(metadata);
-        let mut scopes = manager.select_initial_scopes(&[]).await;
+        let unnamed = "wants a login and names no authorization server";
+        let Discovered {
+            manager,
+            metadata,
+            mut scopes,
+        } = self.dialer.discover(challenge, unnamed).await?;
+        let issuer = metadata.issuer;
         scopes.extend(more.iter().cloned());
         match self.session.take() {
             Some(session) if session.issuer == issuer => {

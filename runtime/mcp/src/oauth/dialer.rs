@@ -3,7 +3,7 @@
 //! the endpoint itself is; every other host gets no header and no certificate of ours.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agentd_base::class::{Class, Classified as _};
@@ -15,7 +15,8 @@ use agentd_net::{
 use bytes::Bytes;
 use http::{Request, Response};
 use rmcp::transport::auth::{
-    AuthError, OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRedirectPolicy, OAuthHttpRequest,
+    AuthError, AuthorizationManager, AuthorizationMetadata, OAuthHttpClient, OAuthHttpClientFuture,
+    OAuthHttpRedirectPolicy, OAuthHttpRequest,
 };
 
 use super::{denied, unavailable};
@@ -39,6 +40,14 @@ pub(crate) struct Dialer {
     clients: Mutex<Vec<HttpClient>>,
     /// What is left of [`REQUESTS`].
     left: AtomicU32,
+}
+
+/// The authorization server of an MCP server.
+pub(crate) struct Discovered {
+    pub(crate) manager: AuthorizationManager,
+    pub(crate) metadata: AuthorizationMetadata,
+    /// What is asked for where nobody says anything else.
+    pub(crate) scopes: Vec<String>,
 }
 
 impl Dialer {
@@ -73,6 +82,32 @@ impl Dialer {
 
     pub(crate) fn endpoint(&self) -> &Destination {
         &self.endpoint
+    }
+
+    /// What the challenge leads to, in a manager of its own. `unnamed` says what is wrong with a server that names nobody.
+    pub(crate) async fn discover(
+        self: &Arc<Self>,
+        challenge: Option<&str>,
+        unnamed: &str,
+    ) -> Result<Discovered, NetError> {
+        let url = self.endpoint.url().to_string();
+        let mut manager = AuthorizationManager::new_with_oauth_http_client(url, self.clone())
+            .await
+            .map_err(fault)?;
+        let found = manager
+            .resolve_metadata_from_challenge(challenge)
+            .await
+            .map_err(fault)?;
+        if !found.source.is_discovered() {
+            return Err(denied(format!("{} {unnamed}", self.endpoint.authority())));
+        }
+        manager.set_metadata(found.metadata.clone());
+        let scopes = manager.select_initial_scopes(&[]).await;
+        Ok(Discovered {
+            manager,
+            metadata: found.metadata,
+            scopes,
+        })
     }
 
     /// Sends a request to an absolute URL. Everything that is asked for may be asked for twice.
