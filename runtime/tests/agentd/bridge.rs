@@ -63,13 +63,8 @@ impl Bridge {
             ("AGENTD_POD_IP", "127.0.0.2"),
         ];
         let mut agentd = Agentd::start(&["bridge", "-c", config.to_str().unwrap()], &pod, folder.path());
-        let address = agentd.event("bridge.listen").await["address"]
-            .as_str()
-            .unwrap()
-            .parse()
-            .unwrap();
-        let admin =
-            crate::a2a::Caller::new(agentd.event("metrics.listen").await["address"].as_str().unwrap());
+        let address = agentd.address("bridge.listen").await.parse().unwrap();
+        let admin = crate::a2a::Caller::new(&agentd.address("metrics.listen").await);
         // Up is not ready: the SVID comes a moment later.
         agentd.event("identity.svid.renewed").await;
         Self {

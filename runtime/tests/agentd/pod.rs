@@ -104,14 +104,8 @@ impl Pod {
 
     pub async fn start_with(&self, config: &Path) -> (Agentd, String, Caller) {
         let mut agentd = Agentd::start(&["-c", config.to_str().unwrap()], &VARIABLES, self.folder.path());
-        let a2a = agentd.event("a2a.listen").await["address"]
-            .as_str()
-            .unwrap()
-            .to_owned();
-        let admin = agentd.event("metrics.listen").await["address"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let a2a = agentd.address("a2a.listen").await;
+        let admin = agentd.address("metrics.listen").await;
         (agentd, format!("https://{a2a}/"), Caller::new(&admin))
     }
 

@@ -94,6 +94,11 @@ impl Agentd {
         self.child.id().unwrap()
     }
 
+    /// The address that the next line with this event names.
+    pub async fn address(&mut self, event: &str) -> String {
+        self.event(event).await["address"].as_str().unwrap().to_owned()
+    }
+
     /// The next line with this event after the one that was waited for before.
     pub async fn event(&mut self, event: &str) -> Value {
         let wait = async {

@@ -54,14 +54,8 @@ impl World {
     async fn start(&self, document: &Value) -> (Agentd, Caller, Caller) {
         self.write(document);
         let mut agentd = Agentd::start(&["-c", self.file().to_str().unwrap()], &[], self.folder.path());
-        let a2a = agentd.event("a2a.listen").await["address"]
-            .as_str()
-            .unwrap()
-            .to_owned();
-        let admin = agentd.event("metrics.listen").await["address"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let a2a = agentd.address("a2a.listen").await;
+        let admin = agentd.address("metrics.listen").await;
         agentd.event("mcp.connect").await;
         agentd.event("proc.ready").await;
         (agentd, Caller::new(&a2a), Caller::new(&admin))

@@ -47,14 +47,8 @@ impl World {
         .to_vec();
         arguments.extend(more.iter().map(|s| (*s).to_owned()));
         let mut agentd = Agentd::start(&arguments, &[], self.folder.path());
-        let a2a = agentd.event("a2a.listen").await["address"]
-            .as_str()
-            .unwrap()
-            .to_owned();
-        let admin = agentd.event("metrics.listen").await["address"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let a2a = agentd.address("a2a.listen").await;
+        let admin = agentd.address("metrics.listen").await;
         agentd.event("proc.ready").await;
         (agentd, Caller::new(&a2a), Caller::new(&admin))
     }

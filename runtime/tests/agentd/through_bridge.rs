@@ -52,10 +52,7 @@ impl Through {
         let config = folder.path().join("agentd.json");
         std::fs::write(&config, document.to_string()).unwrap();
         let mut agent = Agentd::start(&["-c", config.to_str().unwrap()], &[], folder.path());
-        let address = agent.event("a2a.listen").await["address"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let address = agent.address("a2a.listen").await;
         agent.event("mcp.connect").await;
 
         let tls = TlsMode::Spiffe {

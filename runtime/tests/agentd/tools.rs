@@ -307,10 +307,7 @@ impl Served {
             "memory",
         ];
         let mut agentd = Agentd::start(&arguments, &[], world.folder.path());
-        let a2a = agentd.event("a2a.listen").await["address"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let a2a = agentd.address("a2a.listen").await;
         let caller = Caller::new(&a2a);
         agentd.event("mcp.connect").await;
         Self {

@@ -71,15 +71,11 @@ impl World {
             state.to_str().unwrap(),
         ]);
         let mut agentd = Agentd::start_by_shell(line, &arguments, &[], self.folder.path());
-        let a2a = address(&agentd.event("a2a.listen").await);
-        let admin = address(&agentd.event("metrics.listen").await);
+        let a2a = agentd.address("a2a.listen").await;
+        let admin = agentd.address("metrics.listen").await;
         agentd.event("proc.ready").await;
         (agentd, Caller::new(&a2a), Caller::new(&admin))
     }
-}
-
-fn address(line: &serde_json::Value) -> String {
-    line["address"].as_str().unwrap().to_owned()
 }
 
 /// A line of `/proc/PID/status` in KiB: `VmHWM` is the most that was resident at once.

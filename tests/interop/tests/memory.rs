@@ -71,15 +71,15 @@ fn act(name: &str, asked: &Asked) -> Act {
     }
 }
 
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().unwrap()
+}
+
 #[test]
 fn m21_what_a_server_sends_too_much_of_is_not_kept() {
     let _alone = alone();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    runtime().block_on(async {
         let tap = Tap::server(sane).await;
         let connection = open(&tap).await;
         assert!(call(&connection).await);
@@ -112,12 +112,7 @@ fn m21_what_a_server_sends_too_much_of_is_not_kept() {
 #[test]
 fn m35_connections_leave_nothing_behind() {
     let _alone = alone();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    runtime().block_on(async {
         // The server holds the GET open, so that each connection has a stream that must go.
         let tap = Tap::server(|asked: &Asked| {
             if asked.method == "GET" {

@@ -3,23 +3,14 @@
 use std::time::Duration;
 
 use agentd_base::class::{Class, Classified as _};
-use agentd_mcp::{CallError, CallMeta, Connection, ToolOutcome};
+use agentd_mcp::{CallError, Connection, ToolOutcome};
 use serde_json::{Map, Value, json};
 
-use crate::peer::{Peer, boot, open};
+use crate::peer::{Peer, boot, meta, open};
 use crate::script::Script;
 
 fn arguments(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
-}
-
-fn meta() -> CallMeta {
-    CallMeta {
-        run_id: "run-1".into(),
-        instance: "agent-0".into(),
-        traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
-        idempotency_key: "key-1".into(),
-    }
 }
 
 async fn call(connection: &Connection) -> Result<ToolOutcome, CallError> {

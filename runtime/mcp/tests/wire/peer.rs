@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use agentd_config::document::{Connection as DocumentConnection, McpServer};
-use agentd_mcp::{Connection, Hooks, Kind, Outbound};
+use agentd_mcp::{CallMeta, Connection, Hooks, Kind, Outbound};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -309,5 +309,15 @@ async fn get(get: Get, held: Option<mpsc::UnboundedReceiver<Result<Bytes, Infall
         (Get::NotAllowed | Get::Held, _) => StatusCode::METHOD_NOT_ALLOWED.into_response(),
         (Get::Broken, _) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         (Get::Silent, _) => std::future::pending().await,
+    }
+}
+
+/// What a call carries.
+pub(crate) fn meta() -> CallMeta {
+    CallMeta {
+        run_id: "run-1".into(),
+        instance: "agent-0".into(),
+        traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+        idempotency_key: "key-1".into(),
     }
 }

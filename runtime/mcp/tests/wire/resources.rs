@@ -1,25 +1,16 @@
 //! Resources: listed, read, never written into by what they hold.
 
-use agentd_mcp::{CallError, CallMeta, Content, ReadError, Resource, ResourceTemplate};
+use agentd_mcp::{CallError, Content, ReadError, Resource, ResourceTemplate};
 use serde_json::json;
 
 use crate::log::Log;
-use crate::peer::{Peer, boot, open};
+use crate::peer::{Peer, boot, meta, open};
 use crate::script::{Discover, Script, text, tool};
 
 fn offering() -> Script {
     Script {
         capabilities: json!({"resources": {}}),
         ..Script::default()
-    }
-}
-
-fn meta() -> CallMeta {
-    CallMeta {
-        run_id: "run-1".into(),
-        instance: "agent-0".into(),
-        traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
-        idempotency_key: "key-1".into(),
     }
 }
 
