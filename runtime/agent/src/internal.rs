@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
+use crate::observation::Observation;
 use crate::reading;
-use crate::router::{Desk, Observation};
+use crate::router::Desk;
 
 /// A fault of arguments, for the model.
 const FAULT_CHARS: usize = 300;

@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::observation::Observation;
 use crate::offer::is_uri;
-use crate::router::Observation;
 
 /// What a model is told of one result: about 25,000 tokens. More would push everything else out of its sight.
 const OBSERVATION_CHARS: usize = 100_000;
@@ -70,22 +70,19 @@ impl Kept {
     }
 
     /// What the model is told of a result: all of it, or its beginning and where the rest is.
-    pub(crate) fn admit(&self, run_id: &str, ordinal: u32, seen: Observation) -> Observation {
+    pub(crate) fn admit(&self, run_id: &str, ordinal: u32, mut seen: Observation) -> Observation {
         let uri = format!("{RESULTS}{run_id}/{ordinal}");
         let text = match piece(&seen.text, 0) {
             Piece::Rest(_) => return seen,
             Piece::Head(head) => {
                 let (head, length) = (head.to_owned(), seen.text.chars().count());
-                match self.keep(uri.clone(), seen.text) {
+                match self.keep(uri.clone(), std::mem::take(&mut seen.text)) {
                     true => cut(head, length, OBSERVATION_CHARS, &uri),
                     false => format!("{head}\n[cut here: the result has {length} characters]"),
                 }
             }
         };
-        Observation {
-            text,
-            is_error: seen.is_error,
-        }
+        Observation { text, ..seen }
     }
 
     /// Keeps a result; false when it is too large for that.
@@ -184,8 +181,8 @@ mod tests {
             "b".repeat(OBSERVATION_CHARS)
         );
         let failed = Observation {
-            text: whole.clone(),
             is_error: true,
+            ..Observation::result(whole.clone())
         };
         let mut seen = kept.admit("r", 3, failed);
         assert!(seen.is_error, "a failure stays one");

@@ -3,19 +3,23 @@
 
 mod internal;
 mod kept;
+mod observation;
 pub mod offer;
 mod prompt;
 mod reading;
 mod round;
 pub mod router;
+mod status;
 pub mod transcript;
 pub mod turn;
 mod view;
 
 pub use internal::Holder;
 pub use kept::Kept;
+pub use observation::{Effect, Observation};
 pub use offer::{Offer, ServerOffer};
-pub use router::{Observation, Router, RunContext, Servers, ToolRunner};
+pub use router::{Router, RunContext, Servers, ToolRunner};
+pub use status::Status;
 pub use transcript::Transcript;
-pub use turn::{Status, TurnInput, TurnLimits, TurnOutcome};
+pub use turn::{TurnInput, TurnLimits, TurnOutcome};
 pub use view::View;

@@ -11,9 +11,10 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value};
 
 use crate::internal::Handler;
+use crate::observation::Observation;
 use crate::offer::is_own;
 use crate::prompt::bounded;
-use crate::router::{Desk, Observation};
+use crate::router::Desk;
 
 /// A URI that a model may ask for.
 pub(crate) const URI_CHARS: usize = 8 * 1024;

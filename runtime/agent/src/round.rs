@@ -2,7 +2,7 @@
 
 use agentd_llm::{Block, ToolCall};
 
-use crate::router::Observation;
+use crate::observation::Observation;
 use crate::transcript::Transcript;
 
 /// Blocks in their order, calls with what came of them so far.

@@ -7,49 +7,16 @@ use agentd_base::class::Classified as _;
 use agentd_llm::{Arguments, ToolCall};
 use agentd_mcp::{CallError, CallMeta, Content, Entry, Policy, ReadError, ToolOutcome};
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::internal::{self, Holder};
 use crate::kept::Kept;
+use crate::observation::Observation;
 use crate::offer::Offer;
 use crate::view::View;
 
 /// Of what a model wrote that is of no use, so that it sees its mistake.
 const RAW_CHARS: usize = 200;
-
-/// What came of a call, in the model's words.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Observation {
-    /// For the model; an error begins with `ERROR: `.
-    pub text: String,
-    /// It failed.
-    pub is_error: bool,
-}
-
-impl Observation {
-    /// A result.
-    pub fn result(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            is_error: false,
-        }
-    }
-
-    /// A failure; the prefix is added where it is not there.
-    pub fn error(text: impl AsRef<str>) -> Self {
-        let text = text.as_ref();
-        let prefix = if text.starts_with("ERROR: ") {
-            ""
-        } else {
-            "ERROR: "
-        };
-        Self {
-            text: format!("{prefix}{text}"),
-            is_error: true,
-        }
-    }
-}
 
 /// Gives a model its tools and carries out its calls. Dropping a future gives it up.
 #[async_trait]
@@ -57,7 +24,8 @@ pub trait ToolRunner: Send + Sync {
     /// What the model is given in its next round. Asked before each; the same `Arc` while nothing has changed.
     async fn view(&self) -> Arc<View>;
 
-    /// One call. `ordinal` counts the calls of the run from 0, whatever came of them.
+    /// One call. `ordinal` counts the calls of the run from 0, in the order in which the model made them, whatever came
+    /// of them. The calls of a round are carried out at the same time, up to [`crate::turn::PARALLEL`] of them.
     async fn call(&self, call: &ToolCall, ordinal: u32) -> Observation;
 }
 

@@ -8,7 +8,7 @@ use agentd_llm::{Arguments, Block, Message, ToolCall, ToolResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::router::Observation;
+use crate::observation::Observation;
 
 /// The form that is written. A higher one is of a newer program.
 const VERSION: u64 = 1;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agentd_base::class::{Class, Classified as _, exit};
+use agentd_base::class::{Class, Classified as _};
 use agentd_llm::{CallContext, Model, ModelError, ModelReply, ModelRequest, Stop, Usage};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -13,8 +13,12 @@ use tokio_util::sync::CancellationToken;
 use crate::prompt;
 use crate::round::Round;
 use crate::router::ToolRunner;
+use crate::status::Status;
 use crate::transcript::Transcript;
 use crate::view::View;
+
+/// Calls of one round that are carried out at the same time.
+pub const PARALLEL: usize = 8;
 
 /// What a turn may use up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,55 +46,6 @@ pub struct TurnInput {
     pub text: String,
     /// What it may use up.
     pub limits: TurnLimits,
-}
-
-/// How a turn ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// The model had nothing more to call.
-    Completed,
-    /// A fault; the reason says which.
-    Failed,
-    /// No model answered, or it refused our credential.
-    ModelUnavailable,
-    /// Asked to stop.
-    Cancelled,
-    /// The model refused.
-    Refused,
-    /// `limits.run.steps`.
-    ExhaustedSteps,
-    /// `limits.run.tokens`.
-    ExhaustedTokens,
-    /// `limits.run.deadline`.
-    Deadline,
-}
-
-impl Status {
-    /// The exit code of a process that did nothing else (contract/runtime.md section 3).
-    pub const fn exit_code(self) -> u8 {
-        match self {
-            Self::Completed => exit::DONE,
-            Self::Failed | Self::Cancelled => exit::FAILURE,
-            Self::ModelUnavailable => exit::MODEL,
-            Self::Refused => exit::REFUSED,
-            Self::ExhaustedSteps | Self::ExhaustedTokens | Self::Deadline => exit::BUDGET,
-        }
-    }
-
-    /// For logs and metrics.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::ModelUnavailable => "model_unavailable",
-            Self::Cancelled => "cancelled",
-            Self::Refused => "refused",
-            Self::ExhaustedSteps => "exhausted_steps",
-            Self::ExhaustedTokens => "exhausted_tokens",
-            Self::Deadline => "deadline",
-        }
-    }
 }
 
 /// What a turn ended with.

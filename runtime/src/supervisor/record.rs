@@ -93,6 +93,7 @@ fn verdict(result: &TurnResult) -> (TaskState, Option<String>) {
             because("the turn used up its time (limits.run.deadline)"),
         ),
         Status::ModelUnavailable => (TaskState::Failed, because("no model endpoint answered")),
+        Status::LoopDetected => (TaskState::Failed, because("the turn got nowhere")),
     }
 }
 
