@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
+use crate::grants;
 use crate::observation::Observation;
 use crate::reading;
 use crate::router::Desk;
@@ -15,27 +16,12 @@ use crate::router::Desk;
 /// A fault of arguments, for the model.
 const FAULT_CHARS: usize = 300;
 
-/// On whose behalf a turn calls tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holder {
-    /// A conversation's turn.
-    Root,
-    /// A step of a workflow.
-    Workflow,
-    /// A subagent.
-    Subagent,
-}
-
-/// Who may call a tool that everybody may call.
-const ALL: &[Holder] = &[Holder::Root, Holder::Workflow, Holder::Subagent];
-
 /// One of our tools.
 pub(crate) struct Internal {
     /// With dots, as people write it.
     name: &'static str,
     description: &'static str,
     parameters: fn() -> Value,
-    grant: &'static [Holder],
     /// Whether there is something that it could do now.
     is_useful: fn(&Desk) -> bool,
     handler: &'static dyn Handler,
@@ -54,7 +40,6 @@ static TOOLS: [Internal; 1] = [Internal {
     name: "resource.read",
     description: "Reads a resource: one of those that the MCP servers list, or an agentd:// URI that a result named.",
     parameters: resource_read,
-    grant: ALL,
     is_useful: reading::is_useful,
     handler: &reading::Read,
     checked: LazyLock::new(|| jsonschema::validator_for(&resource_read()).ok()),
@@ -71,9 +56,9 @@ fn resource_read() -> Value {
 
 /// Those that this turn may call now.
 pub(crate) fn offered(desk: &Desk) -> impl Iterator<Item = &'static Internal> {
-    TOOLS
-        .iter()
-        .filter(|tool| tool.grant.contains(&desk.context.holder) && (tool.is_useful)(desk))
+    TOOLS.iter().filter(|tool| {
+        grants::may(desk.context.holder, &desk.context.held, tool.name) && (tool.is_useful)(desk)
+    })
 }
 
 /// The one that a model means, if the turn may call it.
@@ -135,7 +120,7 @@ mod tests {
             assert!((tool.parameters)().is_object());
             let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
             assert!(tool.wire_name().bytes().all(plain), "{}", tool.name);
-            assert!(!tool.grant.is_empty());
+            assert!(grants::is_ours(tool.name), "{}", tool.name);
         }
     }
 }

@@ -1,12 +1,15 @@
 //! The part that reasons: transcript, prompt, turn loop with limits, tool router, our own tools. It knows models and MCP
 //! by their neutral types and holds no socket, no store and no secret: a worker hands it everything.
 
+pub mod grants;
 mod internal;
 mod kept;
+mod minted;
 mod observation;
 pub mod offer;
 mod prompt;
 mod reading;
+pub mod request;
 mod round;
 pub mod router;
 mod status;
@@ -14,10 +17,12 @@ pub mod transcript;
 pub mod turn;
 mod view;
 
-pub use internal::Holder;
+pub use grants::Holder;
 pub use kept::Kept;
+pub use minted::Held;
 pub use observation::{Effect, Observation};
 pub use offer::{Offer, ServerOffer};
+pub use request::{Nobody, Reply, Request, Supervisor};
 pub use router::{Router, RunContext, Servers, ToolRunner};
 pub use status::Status;
 pub use transcript::Transcript;

@@ -9,8 +9,10 @@ use agentd_mcp::{CallError, CallMeta, Content, Entry, Policy, ReadError, ToolOut
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
-use crate::internal::{self, Holder};
+use crate::grants::Holder;
+use crate::internal;
 use crate::kept::Kept;
+use crate::minted::Held;
 use crate::observation::Observation;
 use crate::offer::Offer;
 use crate::view::View;
@@ -59,6 +61,8 @@ pub struct RunContext {
     pub traceparent: Option<String>,
     /// On whose behalf.
     pub holder: Holder,
+    /// What it may see and call.
+    pub held: Held,
 }
 
 /// What the tools of a run work with: the servers as they were when the round began.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agentd_agent::{
-    Holder, Kept, Observation, Offer, Router, RunContext, ServerOffer, Servers, ToolRunner as _,
+    Held, Holder, Kept, Observation, Offer, Router, RunContext, ServerOffer, Servers, ToolRunner as _,
 };
 use agentd_config::document::McpServer;
 use agentd_llm::{Arguments, ToolCall};
@@ -221,6 +221,7 @@ impl Desk {
             instance: "triage".into(),
             traceparent: Some("00-x".into()),
             holder: Holder::Root,
+            held: Held::All,
         };
         Self {
             router: Router::new(servers.clone(), Arc::new(Kept::default()), context),
