@@ -3,8 +3,10 @@
 //! Guarantees an engine gives: a call that returned `Ok` is durable; a batch is applied whole or not at all;
 //! nothing is read back that could not be written.
 
+pub mod entry;
 pub mod record;
 pub mod store;
 
+pub use entry::{Entry, EntryKind, EntryPage, EntryQuery, PageBuilder};
 pub use record::{Conversation, Message, OpenTask, Role, Task, TaskState, conversation_key};
 pub use store::{Noted, Retention, Store, StoreError, Write};

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use agentd_base::class::{Class, Classified};
 use async_trait::async_trait;
+use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::entry::{Entry, EntryKind, EntryPage, EntryQuery};
 use crate::record::{Conversation, OpenTask, Task};
 
 /// What a record takes beside its JSON: keys, indexes, its message id.
@@ -30,6 +32,17 @@ pub enum Write {
         /// Tells whether a message with this id is the same message.
         digest: String,
     },
+    /// Inserts or replaces an entry.
+    Entry(Entry),
+    /// Drops an entry, if it is there.
+    DropEntry {
+        /// What it is.
+        kind: EntryKind,
+        /// Whose it is.
+        scope: String,
+        /// Its name.
+        key: String,
+    },
 }
 
 /// What is known of a message id.
@@ -49,6 +62,9 @@ pub struct Retention {
     pub age: Duration,
     /// Ended tasks and all conversations together, as [`size`] counts.
     pub bytes: u64,
+    /// The entries whose number a model decides ([`EntryKind::is_bounded`]), together. What would be more is refused:
+    /// they are dropped by whoever made them, or by their expiry.
+    pub entries: u64,
 }
 
 impl Retention {
@@ -57,11 +73,13 @@ impl Retention {
     pub const DISK: Self = Self {
         age: Self::AGE,
         bytes: 256 * 1024 * 1024,
+        entries: 128 * 1024 * 1024,
     };
     /// In memory: more than a one-shot run needs, and a pod has room for it.
     pub const MEMORY: Self = Self {
         age: Self::AGE,
         bytes: 64 * 1024 * 1024,
+        entries: 32 * 1024 * 1024,
     };
     const AGE: Duration = Duration::from_secs(30 * 86_400);
 }
@@ -95,6 +113,13 @@ pub enum StoreError {
     /// A key that must be new is there already.
     #[error("already stored: {0}")]
     Conflict(String),
+    /// A bound of ours is reached, and the store is well: smaller, or after something was dropped, it would be taken.
+    #[error("not stored: {0}")]
+    Full(String),
+    /// Another process has written what is ours: two agents share one store. Nothing is written any more, and this
+    /// process must end.
+    #[error("the store is no longer ours: {0}")]
+    Lost(String),
     /// Disk full, locked by another process, unreadable.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
@@ -106,7 +131,8 @@ pub enum StoreError {
 impl Classified for StoreError {
     fn class(&self) -> Class {
         match self {
-            Self::Conflict(_) => Class::Conflict,
+            Self::Conflict(_) | Self::Lost(_) => Class::Conflict,
+            Self::Full(_) => Class::Denied,
             Self::Unavailable(_) => Class::Unavailable,
             Self::Corrupt(_) => Class::Internal,
         }
@@ -126,6 +152,16 @@ pub trait Store: Send + Sync {
     async fn message(&self, owner: &str, message_id: &str) -> Result<Option<Noted>, StoreError>;
     /// The tasks that are not terminal, oldest first: what a restart has to take up.
     async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError>;
+    /// An entry by name, if it has not expired.
+    async fn entry(
+        &self,
+        kind: EntryKind,
+        scope: &str,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<Entry>, StoreError>;
+    /// A page of entries, without those that have expired.
+    async fn entries(&self, query: EntryQuery, now: Timestamp) -> Result<EntryPage, StoreError>;
     /// Whether a write of so many bytes would succeed now: it is made and taken back.
     async fn probe(&self, bytes: u64) -> Result<(), StoreError>;
 }

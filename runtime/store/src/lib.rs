@@ -1,8 +1,10 @@
 //! The engines behind `agentd-state`: SQLite in a folder, and memory. An engine keeps the guarantees of that crate's
 //! trait and knows nothing of what the records mean.
 
+mod fault;
 pub mod memory;
 pub mod sqlite;
+mod working;
 
 pub use memory::MemoryStore;
 pub use sqlite::SqliteStore;

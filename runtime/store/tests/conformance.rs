@@ -1,6 +1,8 @@
 //! What every engine must do: one function, run for each.
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
+#[path = "conformance/entries.rs"]
+mod entries;
 mod support;
 
 use std::sync::Arc;
@@ -41,6 +43,7 @@ async fn conformance(new: &dyn Fn(Retention) -> Arc<dyn Store>) {
     many_writers_at_once(store).await;
     what_ended_goes_after_its_time(new).await;
     what_ended_longest_ago_goes_when_there_is_too_much(new).await;
+    entries::conformance(new).await;
 }
 
 async fn a_probe_leaves_nothing(store: &dyn Store) {
@@ -251,7 +254,7 @@ async fn what_ended_longest_ago_goes_when_there_is_too_much(new: &dyn Fn(Retenti
         .map(|write| match write {
             Write::Task(task) => size(task),
             Write::Conversation(conversation) => size(conversation),
-            Write::MessageId { .. } => 0,
+            Write::MessageId { .. } | Write::Entry(_) | Write::DropEntry { .. } => 0,
         })
         .sum();
     let store = new(Retention {

@@ -54,8 +54,8 @@ impl Watched {
         };
         match &written {
             // Whoever reads the store's answer can write to it.
-            Ok(()) | Err(StoreError::Conflict(_)) => self.0.works(),
-            Err(StoreError::Unavailable(_) | StoreError::Corrupt(_)) => self.fails(),
+            Ok(()) | Err(StoreError::Conflict(_) | StoreError::Full(_)) => self.0.works(),
+            Err(StoreError::Unavailable(_) | StoreError::Lost(_) | StoreError::Corrupt(_)) => self.fails(),
         }
         written
     }

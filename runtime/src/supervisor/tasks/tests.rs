@@ -4,9 +4,10 @@
 use agentd_a2a::{Principals, Role, SendMessage, wire};
 use agentd_config::Document;
 use agentd_config::document::Principal;
-use agentd_state::{Conversation, Noted, Retention};
+use agentd_state::{Conversation, EntryKind, EntryPage, EntryQuery, Noted, Retention};
 use agentd_store::MemoryStore;
 use async_trait::async_trait;
+use jiff::Timestamp;
 use tokio::sync::mpsc;
 
 use super::*;
@@ -83,6 +84,20 @@ impl Store for Troubled {
 
     async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError> {
         self.store.open_tasks().await
+    }
+
+    async fn entry(
+        &self,
+        kind: EntryKind,
+        scope: &str,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<agentd_state::Entry>, StoreError> {
+        self.store.entry(kind, scope, key, now).await
+    }
+
+    async fn entries(&self, query: EntryQuery, now: Timestamp) -> Result<EntryPage, StoreError> {
+        self.store.entries(query, now).await
     }
 
     async fn probe(&self, bytes: u64) -> Result<(), StoreError> {

@@ -36,16 +36,6 @@ impl Fault {
     }
 }
 
-/// A message id that its owner has used before.
-pub(crate) fn taken(owner: &str, message_id: &str) -> StoreError {
-    StoreError::Conflict(format!("message {message_id} of {owner}"))
-}
-
-/// A record that does not parse.
-pub(crate) fn unreadable(kind: &str, id: &str, error: &serde_json::Error) -> StoreError {
-    StoreError::Corrupt(format!("{kind} {id}: {error}"))
-}
-
 pub(super) fn sqlite(error: &rusqlite::Error, file: &Path) -> StoreError {
     let remedy = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => "the disk is full: free space or give the claim a larger size",

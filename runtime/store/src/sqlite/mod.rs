@@ -14,10 +14,13 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 
-use agentd_state::{Conversation, Noted, OpenTask, Retention, Store, StoreError, Task, Write};
+use agentd_state::{
+    Conversation, Entry, EntryKind, EntryPage, EntryQuery, Noted, OpenTask, Retention, Store, StoreError,
+    Task, Write,
+};
 use async_trait::async_trait;
+use jiff::Timestamp;
 
-pub(crate) use fault::{taken, unreadable};
 use folder::Folder;
 use reader::Readers;
 use writer::Writer;
@@ -99,6 +102,25 @@ impl Store for SqliteStore {
 
     async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError> {
         self.readers.read(reader::open_tasks).await
+    }
+
+    async fn entry(
+        &self,
+        kind: EntryKind,
+        scope: &str,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<Entry>, StoreError> {
+        let (scope, key) = (scope.to_owned(), key.to_owned());
+        self.readers
+            .read(move |connection| reader::entry(connection, kind, &scope, &key, now))
+            .await
+    }
+
+    async fn entries(&self, query: EntryQuery, now: Timestamp) -> Result<EntryPage, StoreError> {
+        self.readers
+            .read(move |connection| reader::entries(connection, &query, now))
+            .await
     }
 
     async fn probe(&self, bytes: u64) -> Result<(), StoreError> {

@@ -3,13 +3,19 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agentd_state::{Conversation, Noted, OpenTask, StoreError, Task, TaskState};
+use agentd_state::store::size_of_json;
+use agentd_state::{
+    Conversation, Entry, EntryKind, EntryPage, EntryQuery, Noted, OpenTask, PageBuilder, StoreError, Task,
+    TaskState,
+};
+use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
-use super::fault::{Fault, unreadable};
+use super::fault::Fault;
 use super::schema::connect_reader;
+use crate::fault::unreadable;
 
 /// Reads at once: they come from memory or a local disk, so more would only keep caches.
 const READERS: usize = 4;
@@ -104,6 +110,65 @@ pub(super) fn open_tasks(connection: &Connection) -> Result<Vec<OpenTask>, Fault
         })
     })?;
     Ok(tasks.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn entry(
+    connection: &Connection,
+    kind: EntryKind,
+    scope: &str,
+    key: &str,
+    now: Timestamp,
+) -> Result<Option<Entry>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT record FROM entry WHERE kind = ?1 AND scope = ?2 AND key = ?3
+         AND (expires_at IS NULL OR expires_at > ?4)",
+    )?;
+    let text: Option<String> = statement
+        .query_row(params![kind.name(), scope, key, now.as_microsecond()], |row| {
+            row.get(0)
+        })
+        .optional()?;
+    let parsed = text.map(|text| serde_json::from_str(&text)).transpose();
+    Ok(parsed.map_err(|error| unreadable(kind.name(), key, &error))?)
+}
+
+/// The list of one kind and scope from a key on, by the primary key.
+const ENTRIES: &str = "SELECT key, record FROM entry WHERE kind = ?1 AND scope = ?2 AND key >= ?3
+    AND (expires_at IS NULL OR expires_at > ?4) ORDER BY key";
+
+pub(super) fn entries(
+    connection: &Connection,
+    query: &EntryQuery,
+    now: Timestamp,
+) -> Result<EntryPage, Fault> {
+    let mut statement = connection.prepare_cached(ENTRIES)?;
+    let (from, without) = query.begin();
+    let mut rows = statement.query(params![
+        query.kind.name(),
+        query.scope,
+        from,
+        now.as_microsecond()
+    ])?;
+    let mut page = PageBuilder::new(query.limit);
+    while let Some(row) = rows.next()? {
+        let key: String = row.get(0)?;
+        if without && key == from {
+            continue;
+        }
+        if !query.holds(&key) || !page.has_room() {
+            break;
+        }
+        let text: String = row.get(1)?;
+        match serde_json::from_str(&text) {
+            Ok(entry) => page.push(entry, size_of_json(text.len() as u64)),
+            // One bad record does not keep the agent from the others.
+            Err(error) => {
+                let error = unreadable(query.kind.name(), &key, &error);
+                tracing::error!(event = "store.record.corrupt", err = %error);
+            }
+        }
+    }
+    Ok(page.finish())
 }
 
 fn record<T: DeserializeOwned>(

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use agentd_state::{Retention, conversation_key};
+use agentd_state::{EntryKind, Retention, conversation_key};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -28,6 +28,7 @@ pub(super) fn fitting(retention: Retention, folder: &Path) -> Retention {
     });
     Retention {
         bytes: retention.bytes.min(volume / SHARE),
+        entries: retention.entries.min(volume / SHARE / 2),
         ..retention
     }
 }
@@ -82,7 +83,7 @@ fn oldest(connection: &Connection) -> rusqlite::Result<Option<Oldest>> {
     found.optional()
 }
 
-/// The task, its message ids, and its conversation if it was the last of it.
+/// The task, its message ids, and its conversation with its entries if it was the last of it.
 fn forget(connection: &Connection, task: &Oldest) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM task WHERE id = ?1")?
@@ -90,17 +91,41 @@ fn forget(connection: &Connection, task: &Oldest) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM message_id WHERE task_id = ?1")?
         .execute([&task.id])?;
+    let conversation = conversation_key(&task.owner, &task.context_id);
+    let lives: bool = connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM task WHERE owner = ?1 AND context_id = ?2)")?
+        .query_row(params![task.owner, task.context_id], |row| row.get(0))?;
+    if lives {
+        return Ok(());
+    }
+    for kind in EntryKind::ALL {
+        connection
+            .prepare_cached("DELETE FROM entry WHERE kind = ?1 AND scope = ?2")?
+            .execute(params![kind.name(), conversation])?;
+    }
+    connection
+        .prepare_cached("DELETE FROM conversation WHERE id = ?1")?
+        .execute([conversation])?;
+    Ok(())
+}
+
+/// Drops the entries that have expired. What one write leaves, the next takes.
+pub(super) fn expire(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "DELETE FROM conversation WHERE id = ?1
-             AND NOT EXISTS (SELECT 1 FROM task WHERE owner = ?2 AND context_id = ?3)",
+            "DELETE FROM entry WHERE rowid IN
+             (SELECT rowid FROM entry WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)",
         )?
-        .execute(params![
-            conversation_key(&task.owner, &task.context_id),
-            task.owner,
-            task.context_id
-        ])?;
+        .execute(params![now.as_microsecond(), AT_ONCE as i64])?;
     Ok(())
+}
+
+/// What the bounded entries take.
+pub(super) fn entry_bytes(connection: &Connection) -> rusqlite::Result<u64> {
+    let bytes: i64 = connection
+        .prepare_cached("SELECT bytes FROM entry_kept")?
+        .query_row([], |row| row.get(0))?;
+    Ok(u64::try_from(bytes).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use super::fault::sqlite;
 
 /// The schema, step by step; `user_version` counts the steps that were taken.
-const MIGRATIONS: [&str; 2] = [FIRST, RETENTION];
+const MIGRATIONS: [&str; 3] = [FIRST, RETENTION, ENTRIES];
 const FIRST: &str = "
     CREATE TABLE conversation (
         id TEXT PRIMARY KEY,
@@ -79,6 +79,27 @@ const RETENTION: &str = "
         BEGIN DELETE FROM conversation_mark WHERE id = old.id; END;
 
     CREATE TABLE probe (one INTEGER PRIMARY KEY CHECK (one = 1), filler BLOB NOT NULL) STRICT;
+";
+/// Entries of all kinds. Values may be large, so the table has row ids and its key is an index.
+const ENTRIES: &str = "
+    CREATE TABLE entry (
+        kind TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        key TEXT NOT NULL,
+        expires_at INTEGER, -- microseconds since 1970; NULL: never
+        bytes INTEGER NOT NULL, -- what it counts against the bound of entries
+        record TEXT NOT NULL,
+        PRIMARY KEY (kind, scope, key)
+    ) STRICT;
+    CREATE INDEX entry_expiry ON entry (expires_at) WHERE expires_at IS NOT NULL;
+    CREATE TABLE entry_kept (one INTEGER PRIMARY KEY CHECK (one = 1), bytes INTEGER NOT NULL) STRICT;
+    INSERT INTO entry_kept (one, bytes) VALUES (1, 0);
+    CREATE TRIGGER entry_in AFTER INSERT ON entry
+        BEGIN UPDATE entry_kept SET bytes = bytes + new.bytes; END;
+    CREATE TRIGGER entry_out AFTER DELETE ON entry
+        BEGIN UPDATE entry_kept SET bytes = bytes - old.bytes; END;
+    CREATE TRIGGER entry_change AFTER UPDATE ON entry
+        BEGIN UPDATE entry_kept SET bytes = bytes + new.bytes - old.bytes; END;
 ";
 /// Somebody may look into the file with a tool of their own; what takes longer is a fault.
 const BUSY: Duration = Duration::from_secs(5);

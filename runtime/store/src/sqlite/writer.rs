@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use agentd_state::store::size_of_json;
-use agentd_state::{Retention, StoreError, TaskState, Write};
+use agentd_state::{Entry, Retention, StoreError, TaskState, Write};
 use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, Savepoint, TransactionBehavior, params};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
-use super::fault::{Fault, sqlite, taken, unreadable};
-use super::retention::retain;
+use super::fault::{Fault, sqlite};
+use super::retention::{entry_bytes, expire, retain};
+use crate::fault::{taken, too_much, unreadable};
 
 /// Batches that wait. A caller beyond it waits for a place, so a slow disk is felt and not hoarded.
 const QUEUE: usize = 256;
@@ -136,15 +137,19 @@ fn commit(connection: &mut Connection, file: &Path, retention: Retention, group:
 fn apply_group<'a>(
     connection: &mut Connection,
     retention: Retention,
-    batches: impl Iterator<Item = &'a [Write]>,
+    batches: impl Iterator<Item = &'a [Write]> + Clone,
 ) -> rusqlite::Result<Vec<Result<(), StoreError>>> {
     let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut outcomes = Vec::new();
     let mut last_end: Option<Timestamp> = None;
+    let now = batches.clone().flatten().filter_map(time).max();
+    if let Some(now) = now {
+        expire(&transaction, now)?;
+    }
     for batch in batches {
         let savepoint = transaction.savepoint()?;
         // Dropping a savepoint rolls it back.
-        outcomes.push(match apply(&savepoint, batch) {
+        outcomes.push(match apply(&savepoint, retention, batch) {
             Ok(()) => savepoint.commit().map(Ok)?,
             Err(Fault::Store(error)) => Err(error),
             Err(Fault::Sqlite(error)) => return Err(error),
@@ -162,11 +167,21 @@ fn apply_group<'a>(
 fn end(write: &Write) -> Option<Timestamp> {
     match write {
         Write::Task(task) => task.state.is_terminal().then_some(task.updated_at),
-        Write::Conversation(_) | Write::MessageId { .. } => None,
+        Write::Conversation(_) | Write::MessageId { .. } | Write::Entry(_) | Write::DropEntry { .. } => None,
     }
 }
 
-fn apply(savepoint: &Savepoint<'_>, batch: &[Write]) -> Result<(), Fault> {
+/// The time that the write brings, by which entries expire.
+fn time(write: &Write) -> Option<Timestamp> {
+    match write {
+        Write::Task(task) => Some(task.updated_at),
+        Write::Entry(entry) => Some(entry.updated_at),
+        Write::Conversation(_) | Write::MessageId { .. } | Write::DropEntry { .. } => None,
+    }
+}
+
+fn apply(savepoint: &Savepoint<'_>, retention: Retention, batch: &[Write]) -> Result<(), Fault> {
+    let before = entry_bytes(savepoint)?;
     for write in batch {
         match write {
             Write::Conversation(conversation) => {
@@ -229,8 +244,36 @@ fn apply(savepoint: &Savepoint<'_>, batch: &[Write]) -> Result<(), Fault> {
                         _ => Fault::Sqlite(error),
                     })?;
             }
+            Write::Entry(entry) => put_entry(savepoint, entry)?,
+            Write::DropEntry { kind, scope, key } => {
+                savepoint
+                    .prepare_cached("DELETE FROM entry WHERE kind = ?1 AND scope = ?2 AND key = ?3")?
+                    .execute(params![kind.name(), scope, key])?;
+            }
         }
     }
+    let after = entry_bytes(savepoint)?;
+    if after > before && after > retention.entries {
+        return Err(Fault::Store(too_much(retention.entries)));
+    }
+    Ok(())
+}
+
+fn put_entry(savepoint: &Savepoint<'_>, entry: &Entry) -> Result<(), Fault> {
+    let (record, bytes) = json(entry, &entry.key)?;
+    savepoint
+        .prepare_cached(
+            "INSERT INTO entry (kind, scope, key, expires_at, bytes, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (kind, scope, key) DO UPDATE SET expires_at = ?4, bytes = ?5, record = ?6",
+        )?
+        .execute(params![
+            entry.kind.name(),
+            entry.scope,
+            entry.key,
+            entry.expires_at.map(Timestamp::as_microsecond),
+            if entry.kind.is_bounded() { bytes } else { 0 },
+            record,
+        ])?;
     Ok(())
 }
 

@@ -73,4 +73,5 @@ pub async fn open(store: &dyn Store) -> Vec<String> {
 pub const ALL: Retention = Retention {
     age: std::time::Duration::MAX,
     bytes: u64::MAX,
+    entries: u64::MAX,
 };

@@ -1,0 +1,21 @@
+//! What every engine says in the same words. Pure.
+
+use agentd_state::StoreError;
+
+/// A message id that its owner has used before.
+pub(crate) fn taken(owner: &str, message_id: &str) -> StoreError {
+    StoreError::Conflict(format!("message {message_id} of {owner}"))
+}
+
+/// A record that does not parse.
+pub(crate) fn unreadable(kind: &str, id: &str, error: &serde_json::Error) -> StoreError {
+    StoreError::Corrupt(format!("{kind} {id}: {error}"))
+}
+
+/// Entries beyond their bound.
+pub(crate) fn too_much(bound: u64) -> StoreError {
+    StoreError::Full(format!(
+        "memory and artifacts would take more than {} MiB together; delete some, or give them an expiry",
+        bound / 1024 / 1024
+    ))
+}
