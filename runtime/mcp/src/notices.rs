@@ -82,6 +82,7 @@ impl Notices {
     /// A push channel was opened: what was said while there was none is unknown. `again`: there was one before, so the
     /// lists may be others too.
     pub(crate) fn push_opened(&self, again: bool) {
+        self.pull_only.send_replace(false);
         count(&self.missed);
         if again {
             self.lists_missed();
@@ -94,7 +95,7 @@ impl Notices {
         count(&self.resources);
     }
 
-    /// The SDK began a new session by itself: it knows none of our subscriptions.
+    /// A new session began by itself, or what stands for one: it knows none of our subscriptions.
     pub(crate) fn session_began(&self) {
         count(&self.sessions);
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agentd_net::{Body, HttpClient, Response};
+use agentd_net::{Backoff, Body, HttpClient, Pace, Response};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::{HeaderName, Request, StatusCode};
@@ -28,9 +28,19 @@ use crate::status::{
 };
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// Stands for a session where the server gives none: the SDK opens the notification stream of a session alone. It is never
+/// sent, and no header of a server can read so.
+const NO_SESSION: &str = "\u{2205}";
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// One message from a server, alone or as an event: a tool result with an image fits.
 pub(crate) const MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// How often the first notification stream is asked for, and how fast: a server that just started has it soon.
+const FIRST_TRIES: u32 = 4;
+const FIRST_STREAM: Pace = Pace {
+    first: Duration::from_millis(200),
+    max: Duration::from_secs(5),
+};
 
 /// See the module. Clones are one transport; when the last is gone, the server counts as lost.
 #[derive(Clone)]
@@ -106,11 +116,8 @@ impl Transport {
             return failure(message, session, response, limits.body).await;
         }
         let expects_answer = matches!(message, ClientJsonRpcMessage::Request(_));
-        let id = header(&response.headers, &SESSION);
-        // The SDK opens the notification stream of a session alone.
-        if id.is_none() && is_initialize(message) {
-            self.0.notices.no_push();
-        }
+        let invented = || is_initialize(message).then(|| NO_SESSION.to_owned());
+        let id = header(&response.headers, &SESSION).or_else(invented);
         let asked = Asked::by(message);
         match media_type(&response.headers).as_deref() {
             Some(EVENTS) if expects_answer => Ok(StreamableHttpPostResponse::Sse(
@@ -193,19 +200,40 @@ impl Transport {
             return self.open_stream(request, max, Of::Answer(None)).await;
         }
         let again = health.had_stream();
+        let session = request.headers().contains_key(SESSION);
         tokio::time::sleep(health.before_stream()).await;
-        let opened = self.open_stream(request, max, Of::Notices).await;
+        let opened = match again {
+            true => self.open_stream(request, max, Of::Notices).await,
+            false => self.first_stream(request, max).await,
+        };
         match &opened {
             Ok(_) => {
                 health.stream_opened();
+                // Without a session nothing says whether the server still knows what was subscribed to.
+                if again && !session {
+                    self.0.notices.session_began();
+                }
                 self.0.notices.push_opened(again);
             }
             Err(StreamableHttpError::ServerDoesNotSupportSse) => self.0.notices.no_push(),
             Err(StreamableHttpError::SessionExpired) if again => health.lose(),
             Err(_) if again => health.stream_failed(),
-            Err(_) => {}
+            Err(_) => self.0.notices.no_push(),
         }
         opened
+    }
+
+    /// The first stream of a connection. The SDK asks for it once, so a server that cannot give it at the moment is asked
+    /// again here.
+    async fn first_stream(&self, request: Request<Bytes>, max: usize) -> Result<Events, HttpError> {
+        let mut backoff = Backoff::new(FIRST_STREAM);
+        for _ in 1..FIRST_TRIES {
+            match self.open_stream(request.clone(), max, Of::Notices).await {
+                Err(error) if may_pass(&error) => tokio::time::sleep(backoff.wait()).await,
+                opened => return opened,
+            }
+        }
+        self.open_stream(request, max, Of::Notices).await
     }
 
     async fn open_stream(&self, request: Request<Bytes>, max: usize, of: Of) -> Result<Events, HttpError> {
@@ -243,6 +271,15 @@ impl Transport {
         if ready && self.0.ready.swap(true, Ordering::SeqCst) {
             self.0.notices.session_began();
         }
+    }
+}
+
+/// Whether a stream that could not be opened may be another time.
+fn may_pass(error: &HttpError) -> bool {
+    match error {
+        StreamableHttpError::HttpStatus(status) => status.status >= 500 || status.status == 429,
+        StreamableHttpError::Client(TransportError::Net(_)) => true,
+        _ => false,
     }
 }
 

@@ -103,7 +103,9 @@ impl Memory {
     fn judge(&mut self, reason: Reason, said: bool, digest: &Digest) -> Verdict {
         let same = self.last.as_ref() == Some(digest);
         let first = self.last.is_none();
-        let echo = std::mem::replace(&mut self.echo, said);
+        let echo = self.echo;
+        // A late word that finds yet another content is followed by the late word of that one.
+        self.echo = said || (echo && !(reason == Reason::Notified && same));
         self.last = Some(digest.clone());
         match reason {
             Reason::Missed if first => Verdict::Armed,
@@ -366,6 +368,21 @@ mod tests {
                 ]
             ),
             [Changed, Same, Changed]
+        );
+        // Each word comes when its change was read already, and finds the next one.
+        assert_eq!(
+            verdicts(
+                Some("a"),
+                &[
+                    (Missed, false, "b"),
+                    (Notified, false, "c"),
+                    (Missed, false, "c"),
+                    (Notified, false, "d"),
+                    (Notified, false, "d"),
+                    (Notified, false, "d")
+                ]
+            ),
+            [Changed, Changed, Same, Changed, Same, Changed]
         );
         assert_eq!(
             verdicts(Some("a"), &[(Notified, false, "b"), (Missed, false, "b")]),

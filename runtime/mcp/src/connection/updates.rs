@@ -54,6 +54,9 @@ pub(crate) enum Push {
     PullOnly(&'static str),
 }
 
+const NO_STREAM_WHY: &str = "the server has no stream of notifications";
+const NO_STREAM: Push = Push::PullOnly(NO_STREAM_WHY);
+
 /// Why a resource is to be read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum News {
@@ -142,22 +145,29 @@ impl Updates {
                     return Ok(News::Updated);
                 }
                 Ok(()) = self.sessions.changed() => {
-                    if self.push == Push::Subscribed {
+                    if self.connection.0.facts.offers_subscribe {
                         self.connection.subscribe_again(&self.uri).await?;
                     }
                     return Ok(News::Missed);
                 }
                 Ok(()) = self.missed.changed() => return Ok(News::Missed),
-                Ok(()) = self.pull_only.changed(), if self.push == Push::Subscribed => {
-                    if *self.pull_only.borrow_and_update() {
-                        let why = "the server has no stream of notifications";
-                        self.push = Push::PullOnly(why);
-                        return Ok(News::PullOnly(why));
+                Ok(pull_only) = other_than(&mut self.pull_only, self.push == NO_STREAM), if self.streams() => {
+                    if !pull_only {
+                        // After all, in a session that began anew.
+                        self.push = Push::Subscribed;
+                        continue;
                     }
+                    self.push = NO_STREAM;
+                    return Ok(News::PullOnly(NO_STREAM_WHY));
                 }
                 else => return std::future::pending().await,
             }
         }
+    }
+
+    /// Whether it depends on a stream how changes become known.
+    fn streams(&self) -> bool {
+        matches!(self.push, Push::Subscribed | NO_STREAM)
     }
 
     /// Unsubscribes, if nobody else on this connection wants the same.
@@ -243,6 +253,11 @@ impl Connection {
         let told = wanted.keys().map(|uri| self.tell_unsubscribe(uri));
         futures::future::join_all(told).await;
     }
+}
+
+/// Waits until the value is another one; what was known before anybody asked counts.
+async fn other_than(value: &mut watch::Receiver<bool>, is: bool) -> Result<bool, watch::error::RecvError> {
+    value.wait_for(|now| *now != is).await.map(|now| *now)
 }
 
 impl Inner {

@@ -13,7 +13,7 @@ use rmcp::transport::streamable_http_client::{
     HttpStatusError, StreamableHttpClient, StreamableHttpResponseLimits,
 };
 
-use super::{LAST_EVENT, Limits, SESSION, Transport};
+use super::{LAST_EVENT, Limits, NO_SESSION, SESSION, Transport};
 use crate::events::Events;
 use crate::fault::{HttpError, TransportError, of_http};
 use crate::status::{EVENTS, JSON, PostResult, discover, unexpected};
@@ -97,6 +97,9 @@ impl StreamableHttpClient for Transport {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), HttpError> {
+        if &*session_id == NO_SESSION {
+            return Ok(());
+        }
         let request = build(
             Method::DELETE,
             &uri,
@@ -172,7 +175,7 @@ fn build(
         .parse()
         .map_err(|_| unexpected("the endpoint cannot be sent"))?;
     request.headers_mut().extend(headers);
-    if let Some(session) = session {
+    if let Some(session) = session.filter(|session| *session != NO_SESSION) {
         request.headers_mut().insert(SESSION, value(session)?);
     }
     if let Some(token) = auth {

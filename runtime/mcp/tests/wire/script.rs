@@ -48,6 +48,8 @@ pub(crate) enum Get {
 pub(crate) struct Script {
     pub(crate) discover: Discover,
     pub(crate) get: Get,
+    /// Whether the handshake gives a session.
+    pub(crate) session: bool,
     pub(crate) version: &'static str,
     pub(crate) capabilities: Value,
     pub(crate) instructions: Option<String>,
@@ -81,6 +83,7 @@ impl Default for Script {
         Self {
             discover: Discover::Old,
             get: Get::NotAllowed,
+            session: true,
             version: "2025-11-25",
             capabilities: json!({"tools": {"listChanged": true}}),
             instructions: None,
@@ -128,6 +131,9 @@ pub(crate) async fn post(shared: &Arc<Shared>, script: &Script, body: &Value) ->
                 answer["instructions"] = instructions.clone().into();
             }
             let mut response = axum::Json(result(answer)).into_response();
+            if !script.session {
+                return response;
+            }
             let session = {
                 let mut sessions = shared.sessions.lock().unwrap();
                 *sessions += 1;

@@ -374,14 +374,18 @@ async fn m30_what_was_known_is_compared_with_what_is_there() {
 #[tokio::test]
 async fn m30_without_a_push_channel_the_content_is_there_for_who_asks() {
     let log = Log::start();
-    // No notification stream; no subscriptions at all.
-    for (get, capabilities, subscribes) in [
-        (Get::NotAllowed, json!({"resources": {"subscribe": true}}), 1),
-        (Get::Held, json!({"resources": {}}), 0),
+    let offered = json!({"resources": {"subscribe": true}});
+    // No notification stream, in a session and without; one that fails for ever; no subscriptions at all.
+    for (get, session, capabilities, subscribes) in [
+        (Get::NotAllowed, true, offered.clone(), 1),
+        (Get::NotAllowed, false, offered.clone(), 1),
+        (Get::Broken, true, offered, 1),
+        (Get::Held, true, json!({"resources": {}}), 0),
     ] {
         let before = log.of("mcp.watch.pull_only").len();
         let case = Case::armed(Script {
             get,
+            session,
             capabilities,
             ..subscribing(Discover::Old)
         })
@@ -397,6 +401,80 @@ async fn m30_without_a_push_channel_the_content_is_there_for_who_asks() {
         case.supervised.close().await;
         assert_eq!(log.of("mcp.watch.pull_only").len(), before + 1);
     }
+}
+
+/// The channel was known to be none before anybody wanted to watch.
+#[tokio::test]
+async fn m30_a_watch_that_begins_later_is_pull_only_too() {
+    let log = Log::start();
+    for session in [true, false] {
+        let before = log.of("mcp.watch.pull_only").len();
+        let case = Case::armed(Script {
+            get: Get::NotAllowed,
+            session,
+            ..subscribing(Discover::Old)
+        })
+        .await;
+        log.until("mcp.watch.pull_only", before + 1).await;
+        let (later, mut got) = consumer(None);
+        let _watch = case.supervised.watch("s", "a:2", later, None);
+        case.peer.script().contents.insert("a:2", text("a:2", "two"));
+        case.peer.seen_times("resources/read", 2).await;
+        log.until("mcp.watch.pull_only", before + 2).await;
+        drop(got.try_recv());
+        case.supervised.close().await;
+    }
+}
+
+/// A server that gives no session has a stream of notifications too: it is opened, heard, opened again after a break, and
+/// then told anew what is wanted, as nothing says that it still knows.
+#[tokio::test]
+async fn m30_a_server_without_sessions_is_heard_as_one_with_them() {
+    let log = Log::start();
+    let mut case = Case::armed(Script {
+        session: false,
+        ..subscribing(Discover::Old)
+    })
+    .await;
+    case.change("two").await;
+    assert_eq!(case.next().await, changed("two"));
+    // It asks, and is answered.
+    case.peer
+        .push(&json!({"jsonrpc": "2.0", "id": 7, "method": "ping"}));
+    assert_eq!(case.peer.seen("answer").await.body["id"], 7);
+    case.now("three");
+    case.peer.hang_up();
+    assert_eq!(case.next().await, changed("three"));
+    case.peer.seen_times("resources/subscribe", 2).await;
+    case.change("four").await;
+    assert_eq!(case.next().await, changed("four"));
+    case.supervised.close().await;
+    let invented = |seen: &crate::peer::Seen| seen.header("mcp-session-id").map(str::to_owned);
+    assert_eq!(case.peer.log().iter().find_map(invented), None);
+    assert_eq!((case.peer.count("GET"), case.peer.count("DELETE")), (2, 0));
+    assert_eq!(log.of("mcp.watch.pull_only"), Vec::<String>::new());
+}
+
+/// A word that comes late, of a change that was found already, brings the next change; the word of that one is late too.
+#[tokio::test]
+async fn m28_words_that_lag_behind_are_not_told_twice() {
+    let mut case = Case::armed(subscribing(Discover::Old)).await;
+    case.now("two");
+    case.peer.hang_up();
+    assert_eq!(case.next().await, changed("two"));
+    case.now("three");
+    case.say("a:1").await;
+    assert_eq!(case.next().await, changed("three"));
+    let reads = case.peer.count("resources/read");
+    case.say("a:1").await;
+    case.peer.seen_times("resources/read", reads + 1).await;
+    heard(&case).await;
+    case.change("four").await;
+    assert_eq!(case.next().await, changed("four"));
+    // Nothing lags any more: a word counts whatever is read.
+    case.say("a:1").await;
+    assert_eq!(case.next().await, changed("four"));
+    case.supervised.close().await;
 }
 
 /// M38: nothing that a server says is dropped in silence.
