@@ -63,7 +63,9 @@ e2e_suite() {
   # A release and a namespace that nobody expects.
   export TEST_RELEASE=plum TEST_NAMESPACE=agents-infra
   "$SCRIPTS/load-images.sh" product peers && "$SCRIPTS/install.sh" "$TEST_RELEASE" "$TEST_NAMESPACE" || return 1
-  local code=0
+  local code=0 kind
+  # Before the tests, so that none of them waits for a download.
+  for kind in npm oauth mcp-python; do "$SCRIPTS/peers.sh" "$kind" >/dev/null || return 1; done
   PYTHON=$("$SCRIPTS/peers.sh" python)/bin/python
   AGENTD_BIN=$("$SCRIPTS/build-static.sh")/agentd
   export TEST_PYTHON=$PYTHON TEST_AGENTD=$AGENTD_BIN

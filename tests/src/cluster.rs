@@ -132,4 +132,13 @@ impl Cluster {
             .arg(program);
         command
     }
+
+    /// A program in the network of the control plane: outside of the nodes, and pods reach it.
+    #[must_use]
+    pub fn in_control_plane(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(repository().join("tests/cluster/cluster.sh"));
+        command.env("KUBE_TEST_STATE", &self.state);
+        command.args(["exec", "--"]).arg(program);
+        command
+    }
 }

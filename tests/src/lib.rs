@@ -8,5 +8,6 @@ pub mod cluster;
 pub mod command;
 pub mod install;
 pub mod namespace;
+pub mod outside;
 pub mod samples;
 pub mod wait;

@@ -3,8 +3,9 @@
   <folder of peers.sh mcp-python>/bin/python guarded.py PORT ISSUER
 
 It checks signature, issuer, audience (its own URL) and the scope `mcp:read`; a request without such a token is a 401 that
-names the protected resource metadata. Listens on 127.0.0.1; port 0 takes a free one. Prints `listening PORT`, and ends
-when standard input does.
+names the protected resource metadata. Listens on 127.0.0.1; with CERT and KEY, two PEM files, it speaks https on
+LISTEN_HOST, an address. SSL_CERT_FILE names whom it trusts as ISSUER. Port 0 takes a free one. Prints `listening PORT`,
+and ends when standard input does.
 """
 
 import os
@@ -26,9 +27,11 @@ def end_with_input():
 
 
 port, issuer = int(sys.argv[1]), sys.argv[2]
-listener = socket.create_server(("127.0.0.1", port))
+cert, key = os.environ.get("CERT"), os.environ.get("KEY")
+host = os.environ.get("LISTEN_HOST", "127.0.0.1")
+listener = socket.create_server((host, port))
 port = listener.getsockname()[1]
-base = f"http://127.0.0.1:{port}"
+base = f"{'https' if cert else 'http'}://{host}:{port}"
 auth = RemoteAuthProvider(
     token_verifier=JWTVerifier(
         jwks_uri=f"{issuer}/jwks", issuer=issuer, audience=f"{base}/mcp", required_scopes=["mcp:read"]
@@ -47,6 +50,12 @@ def who() -> dict:
 
 
 @mcp.tool
+def echo(message: str) -> str:
+    """Says who said this message"""
+    return f"{get_access_token().client_id} says: {message}"
+
+
+@mcp.tool
 def repeat() -> str:
     """The token of this request"""
     return get_access_token().token
@@ -54,5 +63,7 @@ def repeat() -> str:
 
 threading.Thread(target=end_with_input, daemon=True).start()
 print("listening", port, flush=True)
-config = uvicorn.Config(mcp.http_app(path="/mcp"), log_level="warning", timeout_graceful_shutdown=1)
+config = uvicorn.Config(
+    mcp.http_app(path="/mcp"), log_level="warning", timeout_graceful_shutdown=1, ssl_certfile=cert, ssl_keyfile=key
+)
 uvicorn.Server(config).run(sockets=[listener])

@@ -2,11 +2,14 @@
 //
 //   node server.mjs <folder of peers.sh oauth> PORT
 //
-// Issuer http://127.0.0.1:PORT/as, with the metadata at the names of RFC 8414 and of OpenID. Clients for the client
-// credentials grant: `svc` with `svc-secret` (client_secret_basic), `post` with `post-secret` (client_secret_post). The
-// `resource` of a request (RFC 8707) is the audience of its token, a JWT. GET /log answers the token requests without
-// what is secret in them. Prints `listening PORT`, and ends when standard input does; port 0 takes a free one.
+// Issuer http://127.0.0.1:PORT/as; with CERT and KEY, two PEM files, https on LISTEN_HOST, an address. Its metadata is at
+// the names of RFC 8414 and of OpenID. Clients for the client credentials grant: `svc` with `svc-secret`
+// (client_secret_basic), `post` with `post-secret` (client_secret_post). The `resource` of a request (RFC 8707) is the
+// audience of its token, a JWT. GET /log answers the token requests without what is secret in them. Prints
+// `listening PORT`, and ends when standard input does; port 0 takes a free one.
+import fs from "node:fs";
 import http from "node:http";
+import https from "node:https";
 import { generateKeyPairSync } from "node:crypto";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -15,9 +18,12 @@ const [folder, port] = process.argv.slice(2);
 const path = createRequire(`${folder}/`).resolve("oidc-provider");
 const { default: Provider } = await import(pathToFileURL(path));
 
-const server = http.createServer();
-await new Promise((ready) => server.listen(Number(port), "127.0.0.1", ready));
-const origin = `http://127.0.0.1:${server.address().port}`;
+const { CERT, KEY, LISTEN_HOST: host = "127.0.0.1" } = process.env;
+const server = CERT
+  ? https.createServer({ cert: fs.readFileSync(CERT), key: fs.readFileSync(KEY) })
+  : http.createServer();
+await new Promise((ready) => server.listen(Number(port), host, ready));
+const origin = `${CERT ? "https" : "http"}://${host}:${server.address().port}`;
 const mount = "/as";
 const scope = "mcp:read mcp:write";
 const key = generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey.export({ format: "jwk" });
