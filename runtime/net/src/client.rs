@@ -1,6 +1,8 @@
 //! The HTTP client of one destination: pooled HTTP/1.1 and HTTP/2, guarded, with separate clocks. No proxy, no cookie,
 //! no redirect but 307 and 308 on the same origin, no retry but of a request that may safely be sent twice.
 
+mod dial;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,21 +10,22 @@ use std::time::Duration;
 use agentd_base::clock::{Clock as _, SystemClock};
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
-use http::header::{ACCEPT_ENCODING, HOST, LOCATION, RANGE};
-use http::{HeaderMap, HeaderValue, StatusCode, request};
+use http::header::{ACCEPT_ENCODING, LOCATION, RANGE};
+use http::{HeaderMap, StatusCode, request};
 use tokio::time::Instant;
 use url::Url;
 
+use self::dial::Pinned;
 use crate::again::{self, Outcome};
 use crate::body::{Body, Deadline};
 use crate::decode::{self, Coding};
 use crate::destination::Destination;
-use crate::error::{NetError, Phase};
+use crate::error::NetError;
 use crate::fault::{self, Trust};
 use crate::options::{Options, Redirects, Replay, Timeouts};
 use crate::pace::jittered;
 use crate::redact::Redactor;
-use crate::resolve::{SharedLookup, SystemLookup, resolve};
+use crate::resolve::{SharedLookup, SystemLookup};
 use crate::sign::{Refusal, header_value};
 use crate::tls::{Tls, TlsMode};
 
@@ -56,6 +59,7 @@ pub struct HttpClient(Arc<Inner>);
 
 struct Inner {
     destination: Destination,
+    lookup: SharedLookup,
     options: Options,
     tls: Tls,
     http: reqwest::Client,
@@ -96,7 +100,7 @@ impl HttpClient {
             .referer(false)
             .dns_resolver(Pinned {
                 destination: destination.clone(),
-                lookup,
+                lookup: lookup.clone(),
             })
             .connect_timeout(options.timeouts.connect)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
@@ -113,6 +117,7 @@ impl HttpClient {
         let http = builder.build().map_err(invalid)?;
         let client = Self(Arc::new(Inner {
             destination,
+            lookup,
             options,
             tls,
             http,
@@ -296,58 +301,6 @@ impl HttpClient {
         Ok(())
     }
 
-    async fn dispatch(
-        &self,
-        url: &Url,
-        parts: request::Parts,
-        body: reqwest::Body,
-        started: Instant,
-    ) -> Result<reqwest::Response, NetError> {
-        let Inner {
-            options, tls, http, ..
-        } = &*self.0;
-        tls.ready()?;
-        let dialled = self.dial_url(url)?;
-        let mut request = reqwest::Request::new(parts.method, dialled);
-        *request.headers_mut() = parts.headers;
-        if options.tls.server_name().is_some() {
-            let host = HeaderValue::from_str(url.authority())
-                .map_err(|_| NetError::Invalid("the host cannot be sent".into()))?;
-            request.headers_mut().insert(HOST, host);
-        }
-        *request.body_mut() = Some(body);
-        let answer = http.execute(request);
-        let (limit, phase) = match (options.timeouts.response, options.timeouts.total) {
-            (Some(response), Some(total)) if total < response => (Some(total), Phase::Total),
-            (Some(response), _) => (Some(response), Phase::Response),
-            (None, total) => (total, Phase::Total),
-        };
-        let answer = match limit {
-            None => answer.await,
-            Some(limit) => tokio::time::timeout_at(started + limit, answer)
-                .await
-                .map_err(|_| NetError::Timeout {
-                    host: self.authority(),
-                    phase,
-                    limit,
-                })?,
-        };
-        answer.map_err(|error| self.fault(&error))
-    }
-
-    /// The URL as reqwest sees it: with the name that TLS asks for. Our resolver knows where it really is.
-    fn dial_url(&self, url: &Url) -> Result<Url, NetError> {
-        let mut url = url.clone();
-        if let Some(name) = self.0.options.tls.server_name() {
-            let wrong = || NetError::Invalid(format!("tls.server_name {name} is not a DNS name"));
-            url.set_host(Some(name)).map_err(|_| wrong())?;
-            if !matches!(url.host(), Some(url::Host::Domain(_))) {
-                return Err(wrong());
-            }
-        }
-        Ok(url)
-    }
-
     /// Where to go next, for a redirect that may be followed.
     fn next_hop(&self, url: &Url, response: &reqwest::Response) -> Result<Option<Url>, NetError> {
         let status = response.status();
@@ -443,22 +396,5 @@ impl HttpClient {
 
     fn authority(&self) -> String {
         self.0.destination.authority()
-    }
-}
-
-/// reqwest's resolver: whatever name it asks for, the vetted addresses of the one destination. An address that is
-/// written in the URL does not come here; it was vetted when the destination was made.
-struct Pinned {
-    destination: Destination,
-    lookup: SharedLookup,
-}
-
-impl reqwest::dns::Resolve for Pinned {
-    fn resolve(&self, _: reqwest::dns::Name) -> reqwest::dns::Resolving {
-        let (destination, lookup) = (self.destination.clone(), self.lookup.clone());
-        Box::pin(async move {
-            let addresses = resolve(&destination, lookup.as_ref()).await?;
-            Ok(Box::new(addresses.into_iter()) as reqwest::dns::Addrs)
-        })
     }
 }

@@ -2,12 +2,12 @@
 //! carries the rule for the addresses its name may resolve to.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use agentd_base::class::{Class, Classified};
 use url::{Host, Url};
 
-use crate::guard::Bounds;
+use crate::guard::{Bounds, Reach};
 
 /// Longer than any server takes.
 const URL_BYTES: usize = 8 * 1024;
@@ -38,6 +38,8 @@ struct Inner {
     bounds: Bounds,
     /// The destination that led to this one, for a discovered URL.
     leader: Option<Destination>,
+    /// The least private class that this destination was ever found in.
+    least: Mutex<Option<Reach>>,
 }
 
 /// Why a URL is no destination: what is wrong and the remedy. Never shows credentials of the URL.
@@ -102,7 +104,12 @@ impl Destination {
         if let Some(address) = literal(&url) {
             bounds.vet(address).map_err(DestinationError)?;
         }
-        Ok(Self(Arc::new(Inner { url, bounds, leader })))
+        Ok(Self(Arc::new(Inner {
+            url,
+            bounds,
+            leader,
+            least: Mutex::default(),
+        })))
     }
 
     /// The URL.
@@ -132,6 +139,15 @@ impl Destination {
 
     pub(crate) fn bounds(&self) -> Bounds {
         self.0.bounds
+    }
+
+    /// Keeps where it was found now; the least private class so far. What it leads to is judged by that one: a name whose
+    /// answers change must not lead to where the server that spoke could not.
+    pub(crate) fn found(&self, now: Reach) -> Reach {
+        let mut least = self.0.least.lock().unwrap_or_else(PoisonError::into_inner);
+        let reach = least.map_or(now, |least| least.min(now));
+        *least = Some(reach);
+        reach
     }
 
     pub(crate) fn leader(&self) -> Option<&Self> {

@@ -50,20 +50,22 @@ pub(crate) async fn resolve(
         },
     };
     let addresses = answers(destination, lookup).await?;
-    vet(destination.host(), bounds, &addresses)?;
+    least(destination, bounds, &addresses)?;
     Ok(addresses
         .into_iter()
         .map(|address| SocketAddr::new(address, destination.port()))
         .collect())
 }
 
-/// The least private class among the leader's addresses: what it may lead to.
+/// The least private class among the leader's addresses, now and before: what it may lead to.
 async fn most_private(leader: &Destination, lookup: &dyn Lookup) -> Result<Reach, NetError> {
     let addresses = answers(leader, lookup).await?;
-    Ok(vet(leader.host(), leader.bounds(), &addresses)?
-        .into_iter()
-        .min()
-        .unwrap_or(Reach::Public))
+    least(leader, leader.bounds(), &addresses)
+}
+
+fn least(destination: &Destination, bounds: Bounds, addresses: &[IpAddr]) -> Result<Reach, NetError> {
+    let now = vet(destination.host(), bounds, addresses)?.into_iter().min();
+    Ok(destination.found(now.unwrap_or(Reach::Public)))
 }
 
 async fn answers(destination: &Destination, lookup: &dyn Lookup) -> Result<Vec<IpAddr>, NetError> {

@@ -2,6 +2,7 @@
 
 mod client;
 mod compression;
+mod guard;
 mod issuer;
 mod peer;
 mod redirect;
