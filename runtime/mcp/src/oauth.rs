@@ -12,6 +12,7 @@ mod client;
 mod code;
 mod dialer;
 mod token;
+mod veil;
 
 #[cfg(test)]
 mod tests;

@@ -84,7 +84,7 @@ pub(crate) fn missing_scopes(challenge: &str) -> Option<BTreeSet<String>> {
 }
 
 /// The value of a parameter (RFC 9110 section 11.2), without its quotes.
-fn parameter(challenge: &str, name: &str) -> Option<String> {
+pub(super) fn parameter(challenge: &str, name: &str) -> Option<String> {
     let mut rest = challenge;
     loop {
         let (before, after) = rest.split_once('=')?;
