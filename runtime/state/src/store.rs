@@ -164,4 +164,9 @@ pub trait Store: Send + Sync {
     async fn entries(&self, query: EntryQuery, now: Timestamp) -> Result<EntryPage, StoreError>;
     /// Whether a write of so many bytes would succeed now: it is made and taken back.
     async fn probe(&self, bytes: u64) -> Result<(), StoreError>;
+    /// Returns when another process has the store ([`StoreError::Lost`]): then this one must end. An engine that keeps
+    /// others out never does.
+    async fn lost(&self) -> StoreError {
+        std::future::pending().await
+    }
 }

@@ -14,6 +14,7 @@ use agentd_state::{
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::fault::{taken, too_much, unreadable};
 
@@ -96,12 +97,23 @@ impl Record {
         serde_json::from_str(&self.0).map_err(|error| unreadable(kind, id, &error))
     }
 
+    /// As a JSON value.
+    pub(crate) fn value(&self) -> Value {
+        // It was written from one.
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+
     fn bytes(&self) -> u64 {
         size_of_json(self.0.len() as u64)
     }
 }
 
 impl Row {
+    /// As a JSON value.
+    pub(crate) fn value(&self) -> Value {
+        self.record.value()
+    }
+
     fn key(&self) -> String {
         conversation_key(&self.owner, &self.context_id)
     }
@@ -425,6 +437,11 @@ impl Working {
 }
 
 impl EntryRow {
+    /// As a JSON value.
+    pub(crate) fn value(&self) -> Value {
+        self.record.value()
+    }
+
     fn lives(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|at| at > now.as_microsecond())
     }

@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use std::time::Duration;
 
+use agentd_base::clock::FixedClock;
 use agentd_state::store::size;
 use agentd_state::{Conversation, Retention, Store, StoreError, Task, TaskState, Write, conversation_key};
-use agentd_store::{MemoryStore, SqliteStore};
+use agentd_store::{KvStore, MemoryStore, Owner, SqliteStore};
+use support::kv::{Held, TestKv};
 use support::{ALICE, ALL, conversation, note, open, task, task_of};
 
 #[tokio::test]
@@ -29,6 +31,31 @@ async fn sqlite() {
         Arc::new(SqliteStore::open(&folder, retention).unwrap())
     })
     .await;
+}
+
+#[tokio::test]
+async fn remote_keys() {
+    for deletes in [true, false] {
+        let new = |retention| {
+            let kv = TestKv {
+                deletes,
+                ..TestKv::new(&Held::default())
+            };
+            opened(kv, retention)
+        };
+        conformance(&new).await;
+    }
+}
+
+/// Opens at once: the engine waits for nothing but its server, and this one answers.
+fn opened(kv: TestKv, retention: Retention) -> Arc<dyn Store> {
+    let owner = Owner {
+        prefix: "agentd".into(),
+        instance: "test".into(),
+    };
+    let clock = Arc::new(FixedClock::new(jiff::Timestamp::UNIX_EPOCH));
+    let open = KvStore::open(kv, &owner, retention, clock);
+    Arc::new(futures::executor::block_on(open).unwrap())
 }
 
 async fn conformance(new: &dyn Fn(Retention) -> Arc<dyn Store>) {

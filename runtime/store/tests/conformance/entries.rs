@@ -45,7 +45,7 @@ fn keys(page: &EntryPage) -> Vec<&str> {
     page.entries.iter().map(|entry| entry.key.as_str()).collect()
 }
 
-pub async fn conformance(new: &dyn Fn(Retention) -> Arc<dyn Store>) {
+pub(crate) async fn conformance(new: &dyn Fn(Retention) -> Arc<dyn Store>) {
     let store = new(ALL);
     an_entry_is_read_back_whole(&*store).await;
     a_list_is_in_order_and_paged(&*store).await;

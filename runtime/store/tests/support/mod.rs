@@ -1,6 +1,8 @@
 //! Records for the tests.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
+pub mod kv;
+
 use agentd_state::{Conversation, Message, Noted, OpenTask, Retention, Role, Store, Task, TaskState, Write};
 use serde_json::json;
 

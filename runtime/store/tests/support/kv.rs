@@ -1,0 +1,130 @@
+//! A remote store in the test's own memory, with compare-and-set, that fails when it is told to.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use agentd_store::Kv;
+use agentd_store::kv::{KeyPage, KvError};
+use async_trait::async_trait;
+use tokio::sync::Notify;
+
+/// What the server holds: it outlives its clients.
+pub type Held = Arc<Mutex<BTreeMap<String, (u64, String)>>>;
+
+/// When a client of it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The change is not carried out.
+    Before,
+    /// It is, and nobody hears of it.
+    After,
+}
+
+/// A connection to it.
+#[derive(Clone)]
+pub struct TestKv {
+    pub held: Held,
+    pub deletes: bool,
+    /// Changes that are still carried out, and how the one after them ends. `None`: all are.
+    pub fuse: Arc<Mutex<Option<(usize, End)>>>,
+    /// The fuse has burnt.
+    pub dead: Arc<Notify>,
+    /// Answers to the next changes, each of which is not carried out.
+    pub answers: Arc<Mutex<Vec<KvError>>>,
+    /// Changes that were carried out.
+    pub changes: Arc<Mutex<Vec<String>>>,
+}
+
+impl TestKv {
+    pub fn new(held: &Held) -> Self {
+        Self {
+            held: held.clone(),
+            deletes: true,
+            fuse: Arc::default(),
+            dead: Arc::default(),
+            answers: Arc::default(),
+            changes: Arc::default(),
+        }
+    }
+
+    pub fn ends_after(self, changes: usize, end: End) -> Self {
+        *self.fuse.lock().unwrap() = Some((changes, end));
+        self
+    }
+
+    fn change(
+        &self,
+        what: String,
+        change: impl FnOnce(&mut BTreeMap<String, (u64, String)>) -> Result<(), KvError>,
+    ) -> Result<(), KvError> {
+        if let Some(answer) = self.answers.lock().unwrap().pop() {
+            return Err(answer);
+        }
+        let mut fuse = self.fuse.lock().unwrap();
+        let burnt = match &mut *fuse {
+            None => None,
+            Some((0, end)) => Some(std::mem::replace(end, End::Before)),
+            Some((left, _)) => {
+                *left -= 1;
+                None
+            }
+        };
+        if burnt.is_some() {
+            self.dead.notify_one();
+        }
+        if burnt == Some(End::Before) {
+            return Err(KvError::Unknown("dead".into()));
+        }
+        change(&mut self.held.lock().unwrap())?;
+        self.changes.lock().unwrap().push(what);
+        burnt.map_or(Ok(()), |_| Err(KvError::Unknown("dead".into())))
+    }
+}
+
+#[async_trait]
+impl Kv for TestKv {
+    async fn put(&self, key: &str, seq: u64, text: &str) -> Result<(), KvError> {
+        self.change(format!("put {key}#{seq}"), |held| {
+            let at = held.get(key).map_or(0, |(at, _)| *at);
+            if at + 1 != seq {
+                return Err(KvError::Conflict(format!("{key} is at {at}")));
+            }
+            held.insert(key.to_owned(), (seq, text.to_owned()));
+            Ok(())
+        })
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<String>, KvError> {
+        Ok(self.held.lock().unwrap().get(key).map(|(_, text)| text.clone()))
+    }
+
+    async fn list(&self, prefix: &str, next: Option<&str>) -> Result<KeyPage, KvError> {
+        let held = self.held.lock().unwrap();
+        let after = next.unwrap_or_default();
+        let keys = held
+            .keys()
+            .filter(|key| key.starts_with(prefix) && key.as_str() > after);
+        let keys: Vec<String> = keys.take(7).cloned().collect();
+        let next = (keys.len() == 7).then(|| keys[6].clone());
+        Ok(KeyPage { keys, next })
+    }
+
+    fn deletes(&self) -> bool {
+        self.deletes
+    }
+
+    async fn delete(&self, key: &str, seq: u64) -> Result<(), KvError> {
+        assert!(self.deletes);
+        self.change(format!("delete {key}#{seq}"), |held| match held.get(key) {
+            Some((at, _)) if *at != seq => Err(KvError::Conflict(format!("{key} is at {at}"))),
+            _ => {
+                held.remove(key);
+                Ok(())
+            }
+        })
+    }
+
+    fn place(&self) -> String {
+        "the test's server".into()
+    }
+}
