@@ -177,6 +177,51 @@ fn created_and_refused() {
         ),
         (
             "a",
+            "{ mcpServers: [{ name: x, url: 'https://z', auth: { oauth2: { clientID: c, clientSecret: { valueFrom: { secretKeyRef: { name: s, key: k } } } } } }] }",
+            "",
+        ),
+        (
+            "a",
+            "{ mcpServers: [{ name: x, url: 'https://z', auth: { static: { bearer: { valueFrom: { secretKeyRef: { name: s, key: k } } } }, oauth2: { clientID: c, clientSecret: { valueFrom: { secretKeyRef: { name: s, key: k } } } } } }] }",
+            "exactly one of static, oauth2",
+        ),
+        (
+            "a",
+            "{ mcpServers: [{ name: x, url: 'https://z', auth: { oauth2: { clientID: '', clientSecret: { valueFrom: { secretKeyRef: { name: s, key: k } } } } } }] }",
+            "clientID: Invalid value",
+        ),
+        (
+            "a",
+            "{ mcpServers: [{ name: x, url: 'https://z', auth: { oauth2: { clientID: c } } }] }",
+            "clientSecret: Required value",
+        ),
+        (
+            "a",
+            "{ mcpServers: [{ name: x, url: 'https://z', auth: { oauth2: { clientID: c, clientSecret: plain } } }] }",
+            "clientSecret: Invalid value",
+        ),
+        (
+            "a",
+            "{ mcpServers: [{ name: x, url: 'https://z', auth: { oauth2: { clientID: c, clientSecret: { valueFrom: { secretKeyRef: { name: s, key: k } } }, scopes: [a, a] } } }] }",
+            "Duplicate value",
+        ),
+        (
+            "a",
+            "{ mcpServers: [{ name: x, url: 'https://z', tags: [secret] }] }",
+            "Unsupported value",
+        ),
+        (
+            "a",
+            "{ mcpServers: [{ name: x, url: 'https://z', toolTags: [{ name: a, tags: [egress] }, { name: a, tags: [] }] }] }",
+            "Duplicate value",
+        ),
+        (
+            "a",
+            "{ mcpServers: [{ name: x, url: 'https://z', namespacePrefix: '' }] }",
+            "namespacePrefix: Invalid value",
+        ),
+        (
+            "a",
             "{ mcpServers: [{ name: x, url: 'https://z', headers: [{ name: A }] }] }",
             "exactly one of value, valueFrom",
         ),
@@ -268,6 +313,16 @@ fn created_and_refused() {
             "a",
             "{ deployment: { image: x }, auth: { static: { bearer: { valueFrom: { secretKeyRef: { name: x, key: k } } } } } }",
             "are for an endpoint",
+        ),
+        (
+            "a",
+            "{ deployment: { image: x }, auth: { oauth2: { clientID: c, clientSecret: { valueFrom: { secretKeyRef: { name: x, key: k } } } } } }",
+            "are for an endpoint",
+        ),
+        (
+            "a",
+            "{ endpoint: 'https://x', auth: { oauth2: { clientID: c, clientSecret: { value: plain } } } }",
+            "unknown field",
         ),
         (
             "a",

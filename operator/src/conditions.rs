@@ -66,8 +66,6 @@ pub mod reason {
     pub const POD_FAILED: &str = "PodFailed";
     /// A ResourceQuota refused the pod.
     pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
-    /// Another admission check refused the pod.
-    pub const POD_REFUSED: &str = "PodRefused";
     /// The pod runs and does not serve.
     pub const NOT_SERVING: &str = "NotServing";
     /// `suspend: true`.
@@ -78,8 +76,6 @@ pub mod reason {
     pub const OWNERSHIP_CONFLICT: &str = "OwnershipConflict";
     /// The object cannot be read with this version's types.
     pub const INVALID_SPEC: &str = "InvalidSpec";
-    /// A reference leads nowhere yet.
-    pub const REF_NOT_FOUND: &str = "RefNotFound";
     /// No CA, or no issuer.
     pub const PROVIDER_MISSING: &str = "ProviderMissing";
     /// The issuer has no replica that answers.

@@ -26,8 +26,6 @@ pub const APPLIED: &str = "agentd.io/applied";
 pub const SERVERS: &str = "agentd.io/mcp-servers";
 /// Label of a claim that outlives its Agent: the Agent's UID.
 pub const AGENT_UID: &str = "agentd.io/agent-uid";
-/// Label of a ServiceAccount that a person lends to an Agent.
-pub const USED_BY: &str = "agentd.io/used-by";
 /// Label of the two ConfigMaps of a revision: its hash.
 pub const REVISION: &str = "agentd.io/revision";
 /// Labels and annotations that begin so are ours; nobody sets them through a spec.

@@ -11,7 +11,7 @@ use std::fmt::Debug;
 
 use agentd_base::class::{Class, Classified};
 use k8s_openapi::NamespaceResourceScope;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, DeleteParams, PatchParams, Preconditions};
 use kube::{Client, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 use crate::labels::{AGENT_UID, APPLIED, FIELD_MANAGER};
 use crate::metrics::Metrics;
 
+mod body;
 mod contains;
 mod folder;
 
@@ -290,8 +291,7 @@ pub async fn apply_as<K: Owned>(
     }
     let mut params = PatchParams::apply(FIELD_MANAGER);
     params.force = force;
-    let live = api
-        .patch(&name, &params, &Patch::Apply(&value))
+    let live = body::send(client, &api, &name, &params, &value)
         .await
         .map_err(error)?;
     metrics.wrote(&kind::<K>());

@@ -7,7 +7,7 @@
 use agentd_base::limit::FOREIGN_CHARS;
 use agentd_base::text::clip;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, PersistentVolumeClaim, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt as _;
 
@@ -31,6 +31,8 @@ pub struct Rollout {
     pub current: Vec<CurrentPod>,
     /// Why the current revision does not come up.
     pub trouble: Option<Trouble>,
+    /// The claims of the newest pod of the current revision, while no node has it.
+    pub claims: Vec<String>,
 }
 
 /// A pod of the current revision.
@@ -57,6 +59,21 @@ impl Rollout {
     /// The newest pod of the current revision that is ready.
     pub fn serving(&self) -> Option<&CurrentPod> {
         self.current.iter().find(|pod| pod.ready)
+    }
+
+    /// The newest pod may be held up by this claim of it: a volume that nobody provides is seen nowhere else, since the
+    /// scheduler waits for it in silence.
+    pub fn held_up_by(&mut self, claim: &PersistentVolumeClaim) {
+        let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+        if self.trouble.is_none() && phase == Some("Pending") {
+            self.trouble = Some(Trouble {
+                reason: reason::PROGRESSING,
+                message: format!(
+                    "the pod waits for its volume: PersistentVolumeClaim {} is Pending; its events name the cause",
+                    claim.name_any()
+                ),
+            });
+        }
     }
 
     /// Whether this pod is of the current revision.
@@ -116,6 +133,7 @@ pub fn assess<'a>(
     current.sort_by_key(|pod| (pod.creation_timestamp(), pod.name_any()));
     current.reverse();
     rollout.trouble = refusal(set).or_else(|| current.iter().find_map(|pod| pod_trouble(pod)));
+    rollout.claims = current.first().map(|pod| awaited_claims(pod)).unwrap_or_default();
     rollout.current = current
         .into_iter()
         .map(|pod| CurrentPod {
@@ -142,12 +160,24 @@ pub fn controller(child: &ObjectMeta) -> Option<&OwnerReference> {
 }
 
 /// The ConfigMaps that a pod spec mounts.
-pub fn mounted_config_maps(spec: Option<&k8s_openapi::api::core::v1::PodSpec>) -> Vec<&str> {
+pub fn mounted_config_maps(spec: Option<&PodSpec>) -> Vec<&str> {
     spec.and_then(|spec| spec.volumes.as_ref())
         .into_iter()
         .flatten()
         .filter_map(|volume| volume.config_map.as_ref())
         .map(|source| source.name.as_str())
+        .collect()
+}
+
+/// The claims of a pod that no node has.
+fn awaited_claims(pod: &Pod) -> Vec<String> {
+    let spec = pod.spec.as_ref();
+    let spec = spec.filter(|spec| spec.node_name.is_none() && !has_condition(pod, "Ready"));
+    spec.and_then(|spec| spec.volumes.as_ref())
+        .into_iter()
+        .flatten()
+        .filter_map(|volume| volume.persistent_volume_claim.as_ref())
+        .map(|source| source.claim_name.clone())
         .collect()
 }
 

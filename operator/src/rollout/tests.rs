@@ -158,3 +158,34 @@ fn a_pod_on_its_way_out_is_no_replica_and_still_there() {
     pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     assert_eq!(stopping(&pod), (0, 0, true));
 }
+
+#[test]
+fn a_claim_that_nobody_provides_is_the_cause_while_no_node_has_the_pod() {
+    let with = |spec: Value| {
+        let mut pod = pod("p", "new", false, json!({"phase": "Pending", "conditions": []}));
+        pod.spec = serde_json::from_value(spec).unwrap();
+        assess(&deployment(1, 1), [&set("new", "d", "2", json!(null))], [&pod])
+    };
+    let volumes = json!([
+        {"name": "state", "persistentVolumeClaim": {"claimName": "a-agent"}},
+        {"name": "live", "configMap": {"name": "a-agent-live"}},
+    ]);
+    let claim = |phase: &str| -> PersistentVolumeClaim {
+        serde_json::from_value(json!({"metadata": {"name": "a-agent"}, "status": {"phase": phase}})).unwrap()
+    };
+    let placed = with(json!({"containers": [], "nodeName": "node1", "volumes": volumes}));
+    assert_eq!(placed.claims, Vec::<String>::new());
+    let mut waiting = with(json!({"containers": [], "volumes": volumes}));
+    assert_eq!(waiting.claims, ["a-agent"]);
+    waiting.held_up_by(&claim("Bound"));
+    assert_eq!(waiting.trouble, None);
+    waiting.held_up_by(&claim("Pending"));
+    assert_eq!(
+        waiting.trouble,
+        Some(Trouble {
+            reason: "Progressing",
+            message: "the pod waits for its volume: PersistentVolumeClaim a-agent is Pending; its events name the cause"
+                .to_owned()
+        })
+    );
+}

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use agentd_tests::namespace::Namespace;
+use agentd_tests::wait::{for_condition, resources};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
@@ -10,6 +11,7 @@ use serde_json::json;
 
 use crate::harness::{LIMIT, Operator, until};
 use crate::objects::{agent, operated};
+use crate::references::document;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_somebody_adds_to_a_live_folder_is_taken_away() {
@@ -45,4 +47,25 @@ async fn a_key_that_somebody_adds_to_a_live_folder_is_taken_away() {
         };
         until(maps.clone(), "", "as it was written", LIMIT, gone).await;
     }
+}
+
+/// The API server reads what is applied as YAML, which has fewer characters than the JSON of a spec.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_text_that_a_spec_can_hold_arrives_as_it_was_written() {
+    let operator = Operator::start().await;
+    let team = Namespace::new("texts");
+    team.apply(&agent("triage", ""));
+    let up = operator.bring_up(team.name(), "triage", vec![]).await;
+    let agents = resources(&operator.client, team.name(), "Agent");
+    let odd = "Be kind.\u{7f}\u{80}\u{85}\u{9f}\u{2028}\u{feff}\u{fffe}\u{ffff}\u{10ffff}\r\n\t\u{1b}End.";
+    let patch = json!({"spec": {"instruction": odd}});
+    agents
+        .patch("triage", &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .unwrap();
+    document(&operator, &team, &up.pod, "agentd.json", |document| {
+        document["agent"]["instruction"] == json!(odd)
+    })
+    .await;
+    for_condition(&agents, "triage", "Accepted", "True", "Accepted", LIMIT).await;
 }

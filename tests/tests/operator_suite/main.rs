@@ -7,6 +7,7 @@ mod callers;
 mod drift;
 mod folders;
 mod harness;
+mod oauth;
 mod objects;
 mod references;
 mod reports;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use agentd_crds::Agent;
 use futures::Stream;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt as _;
 use kube_runtime::controller::Action;
 use kube_runtime::reflector::ObjectRef;
@@ -33,7 +34,7 @@ use crate::context::{Context, Document};
 use crate::labels::AGENT;
 use crate::live::{self, Said, Uptake};
 use crate::names;
-use crate::owned::OwnedError;
+use crate::owned::{self, OwnedError};
 use crate::problem::Problem;
 use crate::rollout;
 use crate::world::{GuardedAgent, Target};
@@ -85,9 +86,12 @@ async fn reconcile(guarded: Arc<GuardedAgent>, context: Arc<Context>) -> Result<
     let sets = context.world.replica_sets_of(&namespace, AGENT, &name);
     let pods = context.world.pods_of(&namespace, AGENT, &name);
     let (sets, pods) = (sets.iter().map(AsRef::as_ref), pods.iter().map(AsRef::as_ref));
-    let rollout = deployment
+    let mut rollout = deployment
         .as_ref()
         .map(|deployment| rollout::assess(deployment, sets, pods));
+    if let Some(rollout) = &mut rollout {
+        ask_claims(&context, &namespace, rollout).await?;
+    }
     let view = status::View {
         outcome: &outcome,
         issuer: issuer(&context, rollout.as_ref()).await?,
@@ -205,6 +209,21 @@ fn plan(context: &Context, inputs: &Inputs) -> Result<Result<Plan, Rejected>, Re
         unresolved: validated.unresolved,
         notes: validated.notes,
     }))
+}
+
+/// Asks the claims that the pod waits for, if any; they are not watched, since a pod that is placed is heard of.
+async fn ask_claims(
+    context: &Context,
+    namespace: &str,
+    rollout: &mut rollout::Rollout,
+) -> Result<(), ReconcileError> {
+    for name in std::mem::take(&mut rollout.claims) {
+        let claims = owned::api::<PersistentVolumeClaim>(&context.client, namespace);
+        if let Some(claim) = claims.get_opt(&name).await? {
+            rollout.held_up_by(&claim);
+        }
+    }
+    Ok(())
 }
 
 /// Sorts what a person has to change from what is tried again.
