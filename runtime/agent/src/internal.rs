@@ -1,63 +1,85 @@
-//! Our own tools: what each is called, what it takes, who may call it, what carries it out. A model's arguments are
-//! checked against the schema before a handler sees them. Nothing here acts on the world (contract/mcp.md 1.1).
+//! Our own tools: what each is called, what it takes and gives, what carries it out. A model's arguments are checked
+//! against the schema before a handler sees them, and results before the model does. Nothing here acts on the world
+//! (contract/mcp.md 1.1).
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use agentd_llm::ToolSpec;
 use async_trait::async_trait;
 use jsonschema::Validator;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
+use crate::desk::Desk;
 use crate::grants;
 use crate::observation::Observation;
-use crate::reading;
-use crate::router::Desk;
+use crate::tools;
 
-/// A fault of arguments, for the model.
+/// A fault of arguments or of a result, for the model.
 const FAULT_CHARS: usize = 300;
 
 /// One of our tools.
 pub(crate) struct Internal {
     /// With dots, as people write it.
-    name: &'static str,
-    description: &'static str,
-    parameters: fn() -> Value,
+    pub(crate) name: &'static str,
+    pub(crate) description: &'static str,
+    /// JSON Schema of the arguments.
+    pub(crate) parameters: Map<String, Value>,
+    /// JSON Schema of the result; none where it is words.
+    pub(crate) result: Option<Value>,
     /// Whether there is something that it could do now.
-    is_useful: fn(&Desk) -> bool,
-    handler: &'static dyn Handler,
-    checked: LazyLock<Option<Validator>>,
+    pub(crate) is_useful: fn(&Desk) -> bool,
+    pub(crate) handler: &'static dyn Handler,
+    /// Made when they are first needed: a worker starts often and calls few of them.
+    checks: Checks,
+}
+
+#[derive(Default)]
+struct Checks {
+    parameters: OnceLock<Option<Validator>>,
+    result: OnceLock<Option<Validator>>,
+}
+
+/// A call that fits the schema.
+pub(crate) struct Call<'a> {
+    /// The tool's name.
+    pub(crate) tool: &'static str,
+    pub(crate) arguments: Map<String, Value>,
+    /// Counts the calls of the run.
+    pub(crate) ordinal: u32,
+    pub(crate) desk: &'a Desk,
+}
+
+/// What came of a call.
+pub(crate) enum Came {
+    /// A value of the form that the tool promises.
+    Value(Value),
+    /// Words, a failure, or a result with an effect on the turn.
+    Seen(Observation),
+}
+
+impl Came {
+    /// A failure.
+    pub(crate) fn error(text: impl AsRef<str>) -> Self {
+        Self::Seen(Observation::error(text))
+    }
 }
 
 /// Carries a tool out.
 #[async_trait]
 pub(crate) trait Handler: Send + Sync {
-    /// `arguments` fit the schema.
-    async fn call(&self, arguments: Map<String, Value>, ordinal: u32, desk: &Desk) -> Observation;
+    async fn call(&self, call: Call<'_>) -> Came;
 }
 
 /// All of them.
-static TOOLS: [Internal; 1] = [Internal {
-    name: "resource.read",
-    description: "Reads a resource: one of those that the MCP servers list, or an agentd:// URI that a result named.",
-    parameters: resource_read,
-    is_useful: reading::is_useful,
-    handler: &reading::Read,
-    checked: LazyLock::new(|| jsonschema::validator_for(&resource_read()).ok()),
-}];
-
-fn resource_read() -> Value {
-    json!({
-        "type": "object",
-        "properties": {"uri": {"type": "string", "minLength": 1, "maxLength": reading::URI_CHARS, "description": "The URI."}},
-        "required": ["uri"],
-        "additionalProperties": false,
-    })
-}
+static TOOLS: LazyLock<Vec<Internal>> = LazyLock::new(tools::all);
 
 /// Those that this turn may call now.
 pub(crate) fn offered(desk: &Desk) -> impl Iterator<Item = &'static Internal> {
     TOOLS.iter().filter(|tool| {
-        grants::may(desk.context.holder, &desk.context.held, tool.name) && (tool.is_useful)(desk)
+        let context = &desk.context;
+        grants::may(context.holder, &context.held, tool.name)
+            && context.choice.takes_internal(tool.name)
+            && (tool.is_useful)(desk)
     })
 }
 
@@ -67,9 +89,32 @@ pub(crate) fn find(name: &str, desk: &Desk) -> Option<&'static Internal> {
 }
 
 impl Internal {
-    /// With dots, for logs.
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
+    /// One whose handler gives a value of the form `result`.
+    pub(crate) fn new(
+        name: &'static str,
+        description: &'static str,
+        parameters: Value,
+        result: Value,
+        handler: &'static dyn Handler,
+    ) -> Self {
+        Self {
+            name,
+            description,
+            parameters: match parameters {
+                Value::Object(parameters) => parameters,
+                _ => Map::new(),
+            },
+            result: (!result.is_null()).then_some(result),
+            is_useful: |_| true,
+            handler,
+            checks: Checks::default(),
+        }
+    }
+
+    /// The same, where it is useful sometimes only.
+    pub(crate) fn when(mut self, is_useful: fn(&Desk) -> bool) -> Self {
+        self.is_useful = is_useful;
+        self
     }
 
     fn wire_name(&self) -> String {
@@ -78,35 +123,74 @@ impl Internal {
 
     /// As a model is offered it.
     pub(crate) fn spec(&self) -> ToolSpec {
-        let parameters = match (self.parameters)() {
-            Value::Object(parameters) => parameters,
-            _ => Map::new(),
-        };
         ToolSpec {
             name: self.wire_name(),
             description: self.description.to_owned(),
-            input_schema: parameters,
+            input_schema: self.parameters.clone(),
         }
     }
 
-    /// Checks the arguments, then carries it out.
+    /// Checks the arguments, carries it out, and checks the result.
     pub(crate) async fn call(&self, arguments: Map<String, Value>, ordinal: u32, desk: &Desk) -> Observation {
         let given = Value::Object(arguments);
-        let fault = match self.checked.as_ref() {
-            Some(schema) => schema.validate(&given).err().map(|fault| fault.to_string()),
-            None => Some("its schema is none".to_owned()),
+        let schema = self
+            .checks
+            .parameters
+            .get_or_init(|| jsonschema::validator_for(&Value::Object(self.parameters.clone())).ok());
+        if let Some(fault) = fault(schema.as_ref(), &given) {
+            return Observation::error(format!(
+                "the arguments of {} do not fit: {fault}",
+                self.wire_name()
+            ));
+        }
+        let Value::Object(arguments) = given else {
+            return Observation::error("the arguments are not a JSON object");
         };
-        match (fault, given) {
-            (None, Value::Object(arguments)) => self.handler.call(arguments, ordinal, desk).await,
-            (fault, _) => {
-                let fault = agentd_base::text::clip(&fault.unwrap_or_default(), FAULT_CHARS);
-                Observation::error(format!(
-                    "the arguments of {} do not fit: {fault}",
-                    self.wire_name()
-                ))
-            }
+        let call = Call {
+            tool: self.name,
+            arguments,
+            ordinal,
+            desk,
+        };
+        match self.handler.call(call).await {
+            Came::Seen(seen) => seen,
+            Came::Value(value) => self.told(value),
         }
     }
+
+    /// A result that is not of the promised form is a fault of ours, or of the server that a tool is mapped onto.
+    fn told(&self, value: Value) -> Observation {
+        if let Some(result) = &self.result {
+            let schema = self
+                .checks
+                .result
+                .get_or_init(|| jsonschema::validator_for(result).ok());
+            if let Some(fault) = fault(schema.as_ref(), &value) {
+                tracing::warn!(
+                    event = "tool.result.schema",
+                    gen_ai.tool.name = self.name,
+                    err = fault
+                );
+                return Observation::error(format!(
+                    "{} gave a result that is not of its form; it was carried out",
+                    self.name
+                ));
+            }
+        }
+        Observation::result(match value {
+            Value::String(text) => text,
+            other => other.to_string(),
+        })
+    }
+}
+
+/// What is wrong with a value.
+fn fault(schema: Option<&Validator>, value: &Value) -> Option<String> {
+    let fault = match schema {
+        Some(schema) => schema.validate(value).err()?.to_string(),
+        None => "its schema is none".to_owned(),
+    };
+    Some(agentd_base::text::clip(&fault, FAULT_CHARS))
 }
 
 #[cfg(test)]
@@ -114,13 +198,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_has_a_schema_that_can_be_checked_and_a_name_that_providers_take() {
-        for tool in &TOOLS {
-            assert!(tool.checked.is_some(), "{}", tool.name);
-            assert!((tool.parameters)().is_object());
+    fn every_tool_has_schemas_that_can_be_checked_and_a_name_that_providers_take() {
+        for tool in TOOLS.iter() {
+            let name = tool.name;
+            assert!(grants::is_ours(name), "{name}");
+            let parameters = Value::Object(tool.parameters.clone());
+            assert_eq!(parameters["additionalProperties"], false, "{name}");
+            jsonschema::validator_for(&parameters).expect(name);
+            if let Some(result) = &tool.result {
+                jsonschema::validator_for(result).expect(name);
+            }
             let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
-            assert!(tool.wire_name().bytes().all(plain), "{}", tool.name);
-            assert!(grants::is_ours(tool.name), "{}", tool.name);
+            assert!(tool.wire_name().bytes().all(plain), "{name}");
+            assert_eq!(
+                TOOLS.iter().filter(|other| other.name == name).count(),
+                1,
+                "{name}"
+            );
         }
     }
 }

@@ -3,6 +3,7 @@
 //! pointed to, which its server need not list. Bounded in sum; the oldest goes first.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::observation::Observation;
@@ -24,6 +25,8 @@ const FROM: &str = "?from=";
 pub struct Kept {
     results: Mutex<VecDeque<Result>>,
     links: Mutex<VecDeque<Link>>,
+    /// The supervisor has said that it keeps something to read.
+    own: AtomicBool,
 }
 
 /// A resource that a server's result pointed to.
@@ -42,7 +45,12 @@ struct Result {
 impl Kept {
     /// Whether there is something to read.
     pub fn is_empty(&self) -> bool {
-        lock(&self.results).is_empty() && lock(&self.links).is_empty()
+        lock(&self.results).is_empty() && lock(&self.links).is_empty() && !self.own.load(Ordering::Relaxed)
+    }
+
+    /// The supervisor keeps something to read.
+    pub(crate) fn note_own(&self) {
+        self.own.store(true, Ordering::Relaxed);
     }
 
     /// Takes note of the resources that a result of a server pointed to. Who pointed to one first stays its owner.

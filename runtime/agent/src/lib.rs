@@ -1,6 +1,7 @@
 //! The part that reasons: transcript, prompt, turn loop with limits, tool router, our own tools. It knows models and MCP
 //! by their neutral types and holds no socket, no store and no secret: a worker hands it everything.
 
+mod desk;
 pub mod grants;
 mod internal;
 mod kept;
@@ -13,17 +14,19 @@ pub mod request;
 mod round;
 pub mod router;
 mod status;
+mod tools;
 pub mod transcript;
 pub mod turn;
 mod view;
 
+pub use desk::{Choice, Instruction, RunContext, Shown};
 pub use grants::Holder;
 pub use kept::Kept;
 pub use minted::Held;
 pub use observation::{Effect, Observation};
 pub use offer::{Offer, ServerOffer};
 pub use request::{Nobody, Reply, Request, Supervisor};
-pub use router::{Router, RunContext, Servers, ToolRunner};
+pub use router::{Parts, Router, Servers, ToolRunner};
 pub use status::Status;
 pub use transcript::Transcript;
 pub use turn::{TurnInput, TurnLimits, TurnOutcome};

@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use agentd_base::text::clip;
 use agentd_mcp::{CallError, CallMeta, Content, Policy, ReadError};
-use async_trait::async_trait;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value};
 
-use crate::internal::Handler;
+use crate::desk::Desk;
 use crate::observation::Observation;
 use crate::offer::is_own;
 use crate::prompt::bounded;
-use crate::router::Desk;
+use crate::request::{self, Reply, Request};
 
 /// A URI that a model may ask for.
 pub(crate) const URI_CHARS: usize = 8 * 1024;
@@ -24,38 +23,52 @@ const SHOWN_CHARS: usize = 512;
 /// Before a read that failed is made again.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
-/// The handler.
-pub(crate) struct Read;
+/// Of subagents that have ended: the supervisor has them.
+const SUBAGENTS: &str = "agentd://subagents/";
 
 /// Whether anything can be read.
 pub(crate) fn is_useful(desk: &Desk) -> bool {
-    !desk.kept.is_empty() || desk.offer.is_readable()
+    !desk.kept.is_empty() || desk.context.has_own || desk.readable().is_readable()
 }
 
-#[async_trait]
-impl Handler for Read {
-    async fn call(&self, arguments: Map<String, Value>, ordinal: u32, desk: &Desk) -> Observation {
-        let uri = arguments.get("uri").and_then(Value::as_str).unwrap_or_default();
-        if is_own(uri) {
-            return desk.kept.read(uri);
-        }
-        let shown = clip(uri, SHOWN_CHARS);
-        // Whoever lists it comes before whoever pointed to it: a result takes nothing from another server.
-        let owner = desk.offer.owner(uri).map(str::to_owned);
-        let Some(server) = owner.or_else(|| desk.kept.linked(uri)) else {
-            return Observation::error(format!(
-                "no server offers {shown}; read a URI that is listed, or one of a template that is"
-            ));
+/// Reads a URI.
+pub(crate) async fn read(uri: &str, ordinal: u32, desk: &Desk) -> Observation {
+    if uri.starts_with(SUBAGENTS) {
+        let request = Request::ResourceRead(request::Uri { uri: uri.to_owned() });
+        return match desk.supervisor.request(request).await {
+            Reply::Done(Value::String(text)) => Observation::result(text),
+            Reply::Done(value) => Observation::result(value.to_string()),
+            Reply::Refused(why) => Observation::error(why),
+            Reply::Reserved(_) => Observation::error("the supervisor gave no result"),
         };
-        let meta = desk.meta(&server, "resource.read", &arguments, ordinal);
-        match fetch(desk, &server, uri, &meta).await {
-            None => Observation::error(format!("server {server} is not connected now; try later")),
-            Some(Ok(contents)) => Observation::result(words(uri, &contents)),
-            Some(Err(ReadError::NotFound { .. })) => {
-                Observation::error(format!("server {server} has no resource {shown}"))
-            }
-            Some(Err(ReadError::Call(error))) => Observation::error(unread(&shown, &error)),
+    }
+    if is_own(uri) {
+        return desk.kept.read(uri);
+    }
+    let shown = clip(uri, SHOWN_CHARS);
+    let readable = desk.readable();
+    // Whoever lists it comes before whoever pointed to it: a result takes nothing from another server.
+    let owner = readable.owner(uri).map(str::to_owned);
+    let linked = || {
+        desk.kept
+            .linked(uri)
+            .filter(|server| desk.context.held.has_server(server))
+    };
+    let Some(server) = owner.or_else(linked) else {
+        return Observation::error(format!(
+            "no server offers {shown}; read a URI that is listed, or one of a template that is"
+        ));
+    };
+    let mut arguments = Map::new();
+    arguments.insert("uri".to_owned(), uri.into());
+    let meta = desk.meta(&server, "resource.read", &arguments, ordinal);
+    match fetch(desk, &server, uri, &meta).await {
+        None => Observation::error(format!("server {server} is not connected now; try later")),
+        Some(Ok(contents)) => Observation::result(words(uri, &contents)),
+        Some(Err(ReadError::NotFound { .. })) => {
+            Observation::error(format!("server {server} has no resource {shown}"))
         }
+        Some(Err(ReadError::Call(error))) => Observation::error(unread(&shown, &error)),
     }
 }
 

@@ -4,17 +4,17 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agentd_base::class::Classified as _;
-use agentd_llm::{Arguments, ToolCall};
+use agentd_llm::{Arguments, Model, ToolCall};
 use agentd_mcp::{CallError, CallMeta, Content, Entry, Policy, ReadError, ToolOutcome};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
-use crate::grants::Holder;
+use crate::desk::{Desk, RunContext};
 use crate::internal;
 use crate::kept::Kept;
-use crate::minted::Held;
 use crate::observation::Observation;
 use crate::offer::Offer;
+use crate::request::Supervisor;
 use crate::view::View;
 
 /// Of what a model wrote that is of no use, so that it sees its mistake.
@@ -50,55 +50,23 @@ pub trait Servers: Send + Sync {
     -> Option<Result<Vec<Content>, ReadError>>;
 }
 
-/// What every call of a run carries.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunContext {
-    /// The run.
-    pub run_id: String,
-    /// The agent's name.
-    pub instance: String,
-    /// W3C trace context.
-    pub traceparent: Option<String>,
-    /// On whose behalf.
-    pub holder: Holder,
-    /// What it may see and call.
-    pub held: Held,
-}
-
-/// What the tools of a run work with: the servers as they were when the round began.
-#[derive(Clone)]
-pub(crate) struct Desk {
-    pub(crate) offer: Arc<Offer>,
-    pub(crate) servers: Arc<dyn Servers>,
-    pub(crate) kept: Arc<Kept>,
-    pub(crate) context: Arc<RunContext>,
-}
-
-impl Desk {
-    /// `_meta` of a request to a server.
-    pub(crate) fn meta(
-        &self,
-        server: &str,
-        tool: &str,
-        arguments: &Map<String, Value>,
-        ordinal: u32,
-    ) -> CallMeta {
-        let context = &self.context;
-        CallMeta {
-            run_id: context.run_id.clone(),
-            instance: context.instance.clone(),
-            traceparent: context.traceparent.clone(),
-            idempotency_key: idempotency_key(&context.run_id, server, tool, arguments, ordinal),
-        }
-    }
-}
-
 /// The tools of a run.
 pub struct Router {
-    servers: Arc<dyn Servers>,
-    kept: Arc<Kept>,
+    parts: Parts,
     context: Arc<RunContext>,
     round: Mutex<Round>,
+}
+
+/// What a worker has for the tools of a run.
+pub struct Parts {
+    /// Its connections.
+    pub servers: Arc<dyn Servers>,
+    /// The results that it keeps.
+    pub kept: Arc<Kept>,
+    /// For what only the supervisor can do.
+    pub supervisor: Arc<dyn Supervisor>,
+    /// The model, for what thinks apart.
+    pub model: Arc<dyn Model>,
 }
 
 /// What the model was given last.
@@ -109,11 +77,10 @@ struct Round {
 }
 
 impl Router {
-    /// Over the connections of a worker and the results that it keeps.
-    pub fn new(servers: Arc<dyn Servers>, kept: Arc<Kept>, context: RunContext) -> Self {
+    /// Over what a worker has.
+    pub fn new(parts: Parts, context: RunContext) -> Self {
         Self {
-            servers,
-            kept,
+            parts,
             context: Arc::new(context),
             round: Mutex::default(),
         }
@@ -122,8 +89,10 @@ impl Router {
     fn desk(&self, offer: Arc<Offer>) -> Desk {
         Desk {
             offer,
-            servers: self.servers.clone(),
-            kept: self.kept.clone(),
+            servers: self.parts.servers.clone(),
+            kept: self.parts.kept.clone(),
+            supervisor: self.parts.supervisor.clone(),
+            model: self.parts.model.clone(),
             context: self.context.clone(),
         }
     }
@@ -143,8 +112,9 @@ impl Router {
         let catalogue = &desk.offer.catalogue;
         let entry = catalogue.by_provider_name(&call.name);
         let entry = entry.or_else(|| catalogue.by_qualified_name(&call.name));
+        let entry = entry.filter(|entry| desk.takes(entry));
         let (server, name) = match (ours, entry) {
-            (Some(tool), _) => (None, tool.name()),
+            (Some(tool), _) => (None, tool.name),
             (None, Some(entry)) => (Some(entry.server.as_str()), entry.qualified.as_str()),
             (None, None) => return self.unknown(&call.name),
         };
@@ -199,7 +169,7 @@ impl Router {
 #[async_trait]
 impl ToolRunner for Router {
     async fn view(&self) -> Arc<View> {
-        let offer = self.servers.offer().await;
+        let offer = self.parts.servers.offer().await;
         let desk = self.desk(offer.clone());
         let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(view) = &round.view
@@ -218,7 +188,7 @@ impl ToolRunner for Router {
 
     async fn call(&self, call: &ToolCall, ordinal: u32) -> Observation {
         let seen = self.carry_out(call, ordinal).await;
-        self.kept.admit(&self.context.run_id, ordinal, seen)
+        self.parts.kept.admit(&self.context.run_id, ordinal, seen)
     }
 }
 
@@ -276,16 +246,4 @@ fn told(what: &str, error: &CallError) -> String {
         }
         _ => format!("{what} was not carried out: {error}"),
     }
-}
-
-/// The same for the same call of the same run, whatever the attempt; another for any other call.
-fn idempotency_key(
-    run_id: &str,
-    server: &str,
-    tool: &str,
-    arguments: &Map<String, Value>,
-    ordinal: u32,
-) -> String {
-    let call = serde_json::json!([run_id, ordinal, server, tool, arguments]);
-    agentd_base::digest::hex(call.to_string().as_bytes())
 }

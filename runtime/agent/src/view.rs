@@ -4,9 +4,9 @@
 use agentd_llm::ToolSpec;
 use agentd_mcp::Entry;
 
+use crate::desk::Desk;
 use crate::internal;
 use crate::prompt::{self, bounded};
-use crate::router::Desk;
 
 /// A description; providers refuse longer ones.
 const DESCRIPTION_CHARS: usize = 1024;
@@ -24,17 +24,26 @@ impl View {
     /// Of what is on the desk.
     pub(crate) fn of(desk: &Desk) -> Self {
         let mut tools: Vec<ToolSpec> = internal::offered(desk).map(internal::Internal::spec).collect();
-        tools.extend(desk.offer.catalogue.entries().iter().map(spec));
+        tools.extend(entries(desk).map(spec));
         Self {
-            servers: prompt::servers(&desk.offer),
+            servers: prompt::servers(&desk.readable()),
             tools,
         }
     }
 
     /// Whether it still says which of our tools are useful, with the same offer on the desk.
     pub(crate) fn is_of(&self, desk: &Desk) -> bool {
-        internal::offered(desk).count() + desk.offer.catalogue.entries().len() == self.tools.len()
+        internal::offered(desk).count() + entries(desk).count() == self.tools.len()
     }
+}
+
+/// The tools of the servers that this turn has.
+fn entries(desk: &Desk) -> impl Iterator<Item = &Entry> {
+    desk.offer
+        .catalogue
+        .entries()
+        .iter()
+        .filter(|entry| desk.takes(entry))
 }
 
 fn spec(entry: &Entry) -> ToolSpec {

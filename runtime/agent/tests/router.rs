@@ -118,14 +118,7 @@ async fn m9_two_servers_with_a_tool_of_one_name() {
         server("a", None, &["text"]),
         server("b", None, &["text", "gone"]),
     ]);
-    let names: Vec<String> = desk
-        .router
-        .view()
-        .await
-        .tools
-        .iter()
-        .map(|spec| spec.name.clone())
-        .collect();
+    let names = desk.names().await;
     assert_eq!(names, ["a_text", "b_text", "gone"]);
     for name in ["a", "b"] {
         desk.call(&format!("{name}_text"), json!({})).await;
@@ -135,11 +128,68 @@ async fn m9_two_servers_with_a_tool_of_one_name() {
 }
 
 #[tokio::test]
-async fn m1_without_servers_there_is_no_tool_at_all() {
-    let desk = Desk::new(vec![]);
+async fn m1_without_servers_there_is_no_task_tool() {
+    let desk = Desk::of(vec![], desk::context());
     let view = desk.router.view().await;
-    assert!(view.tools.is_empty() && view.servers.is_empty(), "{view:?}");
-    for name in ["resource_read", "resource.read", "exec", "text"] {
+    assert!(view.servers.is_empty(), "{view:?}");
+    let mut names = desk.names().await;
+    names.sort();
+    // Control and bookkeeping, nothing that acts on the world.
+    assert_eq!(
+        names,
+        [
+            "artifact_create",
+            "artifact_delete",
+            "artifact_get",
+            "artifact_list",
+            "ask_human",
+            "await",
+            "context_compact",
+            "instruction_read",
+            "instruction_subscribe",
+            "memory_delete",
+            "memory_get",
+            "memory_list",
+            "memory_set",
+            "message_send",
+            "plan_clear",
+            "plan_create",
+            "plan_get",
+            "plan_update",
+            "skills_list",
+            "skills_load",
+            "skills_unload",
+            "sleep",
+            "status",
+            "subagent_await",
+            "subagent_kill",
+            "subagent_list",
+            "subagent_run",
+            "subagent_send",
+            "subagent_status",
+            "think",
+            "workflow_cancel",
+            "workflow_create",
+            "workflow_delete",
+            "workflow_list",
+            "workflow_pause",
+            "workflow_resume",
+            "workflow_run",
+            "workflow_signal",
+            "workflow_status",
+            "workflow_update",
+            "workflow_wait",
+        ]
+    );
+    for name in [
+        "resource_read",
+        "resource.read",
+        "exec",
+        "code_run",
+        "search.query",
+        "knowledge_get",
+        "text",
+    ] {
         let seen = desk.call(name, json!({"uri": "file:///a"})).await;
         assert!(seen.text.contains("there is no tool"), "{seen:?}");
     }
@@ -149,7 +199,7 @@ async fn m1_without_servers_there_is_no_tool_at_all() {
 async fn m23_a_description_is_bounded_and_never_an_instruction() {
     let desk = Desk::new(vec![server("wx", Some("weather"), &TOOLS)]);
     let view = desk.router.view().await;
-    assert_eq!(view.tools.len(), TOOLS.len());
+    assert_eq!(desk.names().await.len(), TOOLS.len());
     let text = view
         .tools
         .iter()
@@ -172,8 +222,7 @@ async fn m24_a_tool_that_is_removed_is_no_longer_given_and_a_call_of_it_is_an_ob
     desk.servers.change(vec![server("wx", None, &["failing"])]);
     // What the model was given in this round still stands.
     assert_eq!(desk.router.call(&call("text", json!({})), 0).await.text, "22 °C");
-    let second = desk.router.view().await;
-    assert_eq!(second.tools.len(), 1);
+    assert_eq!(desk.names().await, ["failing"]);
     let seen = desk.router.call(&call("text", json!({})), 1).await;
     assert_eq!(
         seen,

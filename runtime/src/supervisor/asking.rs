@@ -2,14 +2,12 @@
 //! time (`limits.run.deadline`) runs while a person thinks, so that nobody holds a turn for ever by not answering.
 //! Without anybody to ask the answer is cancel at once.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use agentd_mcp::{Answer, Question};
 use async_trait::async_trait;
-use futures::StreamExt as _;
-use futures::future::{AbortHandle, Abortable, Aborted, BoxFuture};
-use futures::stream::FuturesUnordered;
+
+use super::open::Open;
 
 /// Questions of one turn at the same time: more than a person reads.
 const QUESTIONS: usize = 8;
@@ -35,8 +33,7 @@ pub struct Asked {
 /// The open questions of a turn. Dropping it withdraws them.
 pub(super) struct Questions {
     human: Option<Arc<dyn Human>>,
-    open: BTreeMap<u64, AbortHandle>,
-    asking: FuturesUnordered<Abortable<BoxFuture<'static, (u64, Answer)>>>,
+    open: Open<Answer>,
 }
 
 impl Questions {
@@ -44,8 +41,7 @@ impl Questions {
     pub(super) fn new(human: Option<Arc<dyn Human>>) -> Self {
         Self {
             human,
-            open: BTreeMap::new(),
-            asking: FuturesUnordered::new(),
+            open: Open::new(QUESTIONS),
         }
     }
 
@@ -54,14 +50,11 @@ impl Questions {
         let server = asked.question.server.clone();
         let why = match &self.human {
             None => "nobody can be asked",
-            Some(_) if self.open.len() >= QUESTIONS => "too many questions wait for an answer",
+            Some(_) if self.open.is_full() => "too many questions wait for an answer",
             Some(human) => {
                 tracing::info!(event = "human.ask", run.id = asked.run_id, mcp.server = server);
                 let human = human.clone();
-                let answer: BoxFuture<'static, _> = Box::pin(async move { (id, human.ask(asked).await) });
-                let (handle, registration) = AbortHandle::new_pair();
-                self.open.insert(id, handle);
-                self.asking.push(Abortable::new(answer, registration));
+                self.open.begin(id, async move { human.ask(asked).await });
                 return None;
             }
         };
@@ -76,34 +69,23 @@ impl Questions {
 
     /// Nobody waits for this one any more.
     pub(super) fn withdraw(&mut self, id: u64) {
-        if let Some(handle) = self.open.remove(&id) {
-            handle.abort();
-        }
+        self.open.withdraw(id);
     }
 
     /// Withdraws all.
     pub(super) fn close(&mut self) {
-        self.asking.clear();
-        self.open.clear();
+        self.open.close();
     }
 
     /// The next answer; never while nothing is asked. Cancel safe.
     pub(super) async fn next(&mut self) -> (u64, Answer) {
-        loop {
-            match self.asking.next().await {
-                Some(Ok((id, answer))) => {
-                    self.open.remove(&id);
-                    return (id, answer);
-                }
-                Some(Err(Aborted)) => {}
-                None => std::future::pending().await,
-            }
-        }
+        self.open.next().await
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::Mutex;
 
     use agentd_mcp::Ask;

@@ -5,7 +5,9 @@
 pub mod asking;
 mod briefing;
 pub mod lanes;
+pub mod office;
 pub mod one_shot;
+mod open;
 pub mod record;
 pub mod service;
 pub mod settings;
@@ -27,6 +29,7 @@ use agentd_state::{Retention, Store, StoreError};
 use agentd_store::{MemoryStore, SqliteStore};
 use tokio::sync::{mpsc, watch};
 
+use self::office::Office;
 use self::settings::Settings;
 use self::tasks::Durability;
 use self::turns::TurnRunner;
@@ -167,6 +170,15 @@ impl Foundation {
             agentd_mcp::supervised::PACE,
         );
         let (suspected, suspects) = mpsc::channel(SERVERS);
+        let ids = id::uuids();
+        let office = Arc::new(Office {
+            instance: instance.clone(),
+            settings: settings.subscribe(),
+            store: store.clone(),
+            clock: clock.clone(),
+            ids: ids.clone(),
+            human: None,
+        });
         let runner = Arc::new(TurnRunner {
             pool: Pool::new(start.program.clone()),
             instance,
@@ -175,11 +187,12 @@ impl Foundation {
             servers: servers.view(),
             suspects: suspected,
             human: None,
+            office,
             metrics: metrics.clone(),
         });
         Ok(Self {
             clock,
-            ids: id::uuids(),
+            ids,
             metrics,
             store,
             durability,

@@ -8,6 +8,8 @@ use super::{Foundation, Start, StartError};
 use crate::output;
 use crate::signals::{Event, Signals};
 
+/// Whose the only conversation is: whoever started the process.
+const LOCAL: &str = "local";
 /// What a standing instruction alone is begun with.
 const BEGIN: &str = "Carry out your instructions now.";
 
@@ -35,6 +37,7 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
     let run_id = foundation.ids.next();
     let input = TurnInput {
         run_id,
+        owner: LOCAL.to_owned(),
         conversation: String::new(),
         transcript: serde_json::Value::Null,
         text,

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agentd_agent::Status;
+use agentd_agent::request::OPEN_REQUESTS;
+use agentd_agent::{Held, Holder, Reply, Status};
 use agentd_identity::IdentitySource;
 use agentd_mcp::{Answer, ServersView};
 use serde_json::Value;
@@ -14,6 +15,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::asking::{Asked, Human, Questions};
+use super::office::{Caller, Office};
+use super::open::Open;
 use super::settings::{Settings, SettingsWatch, current};
 use crate::logging::AUDIT;
 use crate::metrics::Metrics;
@@ -30,6 +33,8 @@ const DEADLINE_GRACE: Duration = Duration::from_secs(2);
 pub struct TurnInput {
     /// The run's id.
     pub run_id: String,
+    /// The principal that the conversation belongs to.
+    pub owner: String,
     /// The conversation, whose worker is used again.
     pub conversation: String,
     /// The conversation so far.
@@ -79,6 +84,8 @@ pub struct TurnRunner {
     pub suspects: mpsc::Sender<String>,
     /// Who answers the questions of servers; without anybody they are cancelled.
     pub human: Option<Arc<dyn Human>>,
+    /// Carries out what turns ask for.
+    pub office: Arc<Office>,
     /// Counters.
     pub metrics: Metrics,
 }
@@ -115,6 +122,14 @@ impl TurnRunner {
             until: Instant::now() + settings.document.limits.run.deadline() + DEADLINE_GRACE,
             tool_calls: 0,
             questions: Questions::new(self.human.clone()),
+            caller: Arc::new(Caller {
+                owner: input.owner.clone(),
+                conversation: conversation.clone(),
+                run_id: input.run_id.clone(),
+                holder: Holder::Root,
+                held: Held::All,
+            }),
+            requests: Open::new(OPEN_REQUESTS),
         };
         let (warm, ended) = match self.begun(&settings, input, &mut followed, stop).await {
             Ok(begun) => begun,
@@ -220,8 +235,10 @@ impl TurnRunner {
                     }
                     Some(Incoming::Frame(FromWorker::Began { run_id })) => silent &= run_id != turn.run_id,
                     Some(Incoming::Frame(frame)) => {
-                        if let Some((id, answer)) = self.note(frame, turn) {
-                            answered(warm, &turn.run_id, id, answer).await;
+                        match self.note(frame, turn) {
+                            Some(Said::Answer(id, answer)) => answered(warm, &turn.run_id, id, answer).await,
+                            Some(Said::Reply(id, reply)) => replied(warm, id, reply).await,
+                            None => {}
                         }
                     }
                     Some(Incoming::Exited(exit)) if silent && exit.is_kill() => {
@@ -231,6 +248,7 @@ impl TurnRunner {
                     None => return Err(Lost::Ended("the worker process is gone".to_owned())),
                 },
                 (id, answer) = turn.questions.next() => answered(warm, &turn.run_id, id, answer).await,
+                (id, reply) = turn.requests.next() => replied(warm, id, reply).await,
                 true = rotated => {
                     // A worker that cannot be told is about to say how it ended.
                     let _ = self.send_identity(warm).await;
@@ -258,6 +276,7 @@ impl TurnRunner {
     ) {
         // The worker cancels what its servers asked together with the turn.
         turn.questions.close();
+        turn.requests.close();
         let _ = warm
             .worker
             .send(&ToWorker::Cancel {
@@ -267,8 +286,8 @@ impl TurnRunner {
         deadline.as_mut().reset(Instant::now() + ASK);
     }
 
-    /// Takes note of a frame; the answer to a question that has one at once.
-    fn note(&self, frame: FromWorker, turn: &mut Followed) -> Option<(u64, Answer)> {
+    /// Takes note of a frame; what there is to say to it at once.
+    fn note(&self, frame: FromWorker, turn: &mut Followed) -> Option<Said> {
         match frame {
             FromWorker::ToolCalled(call) => {
                 turn.tool_calls += 1;
@@ -288,9 +307,23 @@ impl TurnRunner {
                     conversation: turn.conversation.clone(),
                     question,
                 };
-                return turn.questions.ask(id, asked).map(|answer| (id, answer));
+                return turn
+                    .questions
+                    .ask(id, asked)
+                    .map(|answer| Said::Answer(id, answer));
             }
-            FromWorker::Withdraw { id } => turn.questions.withdraw(id),
+            FromWorker::Request { run_id, id, request } => {
+                if run_id != turn.run_id || turn.requests.is_full() {
+                    let why = "it is of another turn, or too many wait for a reply".to_owned();
+                    return Some(Said::Reply(id, Reply::Refused(why)));
+                }
+                let work = self.office.clone().carry_out(turn.caller.clone(), request);
+                turn.requests.begin(id, work);
+            }
+            FromWorker::Withdraw { id } => {
+                turn.questions.withdraw(id);
+                turn.requests.withdraw(id);
+            }
             // Of a turn before this one, which was given up.
             FromWorker::Began { .. } | FromWorker::Done(_) => {}
         }
@@ -331,6 +364,9 @@ struct Followed {
     /// Tool calls that have ended.
     tool_calls: u64,
     questions: Questions,
+    /// On whose behalf it asks.
+    caller: Arc<Caller>,
+    requests: Open<Reply>,
 }
 
 /// Gives the worker what a person said. What does not go into a frame is no answer.
@@ -346,6 +382,21 @@ async fn answered(warm: &mut Warm, run_id: &str, id: u64, answer: Answer) {
         // A worker that cannot be told is about to say how it ended.
         let _ = warm.worker.send(&ToWorker::Answer { id, answer }).await;
     }
+}
+
+/// Gives the worker what came of its request. What does not go into a frame is no reply.
+async fn replied(warm: &mut Warm, id: u64, reply: Reply) {
+    if let Err(error) = warm.worker.send(&ToWorker::Reply { id, reply }).await {
+        let reply = Reply::Refused(format!("the result is lost: {error}"));
+        // A worker that cannot be told is about to say how it ended.
+        let _ = warm.worker.send(&ToWorker::Reply { id, reply }).await;
+    }
+}
+
+/// What there is to say to a frame at once.
+enum Said {
+    Answer(u64, Answer),
+    Reply(u64, Reply),
 }
 
 /// Why there is no result from the worker.

@@ -134,7 +134,7 @@ impl Child {
                     }
                 }
                 // Of a turn that has ended.
-                ToWorker::Cancel { .. } | ToWorker::Answer { .. } => {}
+                ToWorker::Cancel { .. } | ToWorker::Answer { .. } | ToWorker::Reply { .. } => {}
             }
         }
         Ok(())
@@ -198,6 +198,7 @@ impl Child {
                         }
                     }
                     Some(ToWorker::Answer { id, answer }) => asker.answer(id, answer),
+                    Some(ToWorker::Reply { id, reply }) => asker.reply(id, reply),
                     // None of these comes while a turn runs.
                     Some(
                         ToWorker::Cancel { .. }

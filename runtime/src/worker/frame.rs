@@ -1,6 +1,6 @@
 //! What supervisor and worker say to each other. How it travels is in `framing`.
 
-use agentd_agent::Status;
+use agentd_agent::{Reply, Request, Status};
 use agentd_config::Document;
 use agentd_mcp::{Answer, Era, Question, Tool};
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,13 @@ pub enum ToWorker {
         id: u64,
         /// The answer.
         answer: Answer,
+    },
+    /// What came of [`FromWorker::Request`].
+    Reply {
+        /// The request's.
+        id: u64,
+        /// What came of it.
+        reply: Reply,
     },
 }
 
@@ -152,9 +159,18 @@ pub enum FromWorker {
         /// What it asks.
         question: Question,
     },
-    /// Nobody waits for the answer any more.
+    /// The turn asks for something that only the supervisor can do. Answered with [`ToWorker::Reply`].
+    Request {
+        /// The turn's.
+        run_id: String,
+        /// Unique in this worker, among questions too.
+        id: u64,
+        /// What it asks for.
+        request: Request,
+    },
+    /// Nobody waits for the answer or the reply any more.
     Withdraw {
-        /// The question's.
+        /// The question's or the request's.
         id: u64,
     },
     /// The turn has ended: the last frame about it.

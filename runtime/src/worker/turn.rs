@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use agentd_agent::turn::run as run_turn;
 use agentd_agent::{
-    Holder, Kept, Router, RunContext, Status, Transcript, TurnInput, TurnLimits, TurnOutcome,
+    Choice, Held, Holder, Instruction, Kept, Parts, Router, RunContext, Status, Transcript, TurnInput,
+    TurnLimits, TurnOutcome,
 };
 use agentd_config::Document;
-use agentd_llm::Failover;
+use agentd_llm::{Failover, Model};
 use agentd_mcp::Outbound;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -24,6 +25,8 @@ use super::toolbox::Toolbox;
 pub struct Workshop {
     /// Connections.
     pub toolbox: Toolbox,
+    /// For what only the supervisor can do.
+    asker: Arc<Asker>,
     /// Results that were too long for the model.
     kept: Arc<Kept>,
     /// The model's clients, of the configuration they were made for.
@@ -34,7 +37,8 @@ impl Workshop {
     /// An empty one. Questions of servers go to `asker`.
     pub fn new(asker: Arc<Asker>) -> Self {
         Self {
-            toolbox: Toolbox::new(asker),
+            toolbox: Toolbox::new(asker.clone()),
+            asker,
             kept: Arc::default(),
             model: None,
         }
@@ -84,16 +88,23 @@ impl Workshop {
             Err(error) => return fault(&turn.run_id, format!("the instruction cannot be read: {error}")),
         };
         let run_id = turn.run_id.clone();
-        let router = self.router(&turn, document, frames);
-        let model = Counted {
+        let model = Arc::new(Counted {
             model,
             frames: frames.clone(),
-        };
+        });
+        let router = self.router(&turn, document, frames, model.clone(), &instruction);
         let input = input(turn, document, instruction);
-        result(run_id, run_turn(input, &model, &router, cancel).await)
+        result(run_id, run_turn(input, model.as_ref(), &router, cancel).await)
     }
 
-    fn router(&self, turn: &Turn, document: &Document, frames: &mpsc::Sender<FromWorker>) -> Router {
+    fn router(
+        &self,
+        turn: &Turn,
+        document: &Document,
+        frames: &mpsc::Sender<FromWorker>,
+        model: Arc<dyn Model>,
+        instruction: &str,
+    ) -> Router {
         let servers = Audited {
             listing: self.toolbox.listing(document),
             frames: frames.clone(),
@@ -103,8 +114,20 @@ impl Workshop {
             instance: turn.instance.clone(),
             traceparent: Some(traceparent(&turn.run_id)),
             holder: Holder::Root,
+            held: Held::All,
+            choice: Choice::default(),
+            instruction: Instruction {
+                text: instruction.to_owned(),
+            },
+            has_own: false,
         };
-        Router::new(Arc::new(servers), self.kept.clone(), context)
+        let parts = Parts {
+            servers: Arc::new(servers),
+            kept: self.kept.clone(),
+            supervisor: self.asker.clone(),
+            model,
+        };
+        Router::new(parts, context)
     }
 }
 

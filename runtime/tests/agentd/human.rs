@@ -7,12 +7,15 @@ use std::time::Duration;
 use agentd::metrics::Metrics;
 use agentd::reload::Settings;
 use agentd::supervisor::asking::{Asked, Human};
+use agentd::supervisor::office::Office;
 use agentd::supervisor::turns::{TurnEnd, TurnInput, TurnRunner};
 use agentd::worker::frame::TurnResult;
 use agentd::worker::pool::Pool;
 use agentd_agent::Status;
 use agentd_config::Document;
 use agentd_mcp::{Answer, Ask, Outbound, Supervised};
+use agentd_state::Retention;
+use agentd_store::MemoryStore;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -67,6 +70,14 @@ impl World {
         }));
         let (person, questions) = mpsc::unbounded_channel();
         let person: Arc<dyn Human> = Arc::new(Person(person));
+        let office = Office {
+            instance: "a".into(),
+            settings: settings.clone(),
+            store: Arc::new(MemoryStore::new(Retention::MEMORY)),
+            clock: agentd_base::clock::system(),
+            ids: agentd_base::id::uuids(),
+            human: None,
+        };
         let runner = TurnRunner {
             pool: Pool::new(PathBuf::from(PROGRAM)),
             instance: "a".into(),
@@ -75,6 +86,7 @@ impl World {
             servers: view,
             suspects: mpsc::channel(4).0,
             human: with_person.then_some(person),
+            office: Arc::new(office),
             metrics: Metrics::new().unwrap(),
         };
         Self {
@@ -95,6 +107,7 @@ impl World {
     ) -> (Box<TurnResult>, Self) {
         let input = TurnInput {
             run_id: "run-1".into(),
+            owner: "alice".into(),
             conversation: "c".into(),
             transcript: Value::Null,
             text: r#"calls [["ask", {}]]"#.into(),

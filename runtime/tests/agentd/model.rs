@@ -76,6 +76,35 @@ impl Model {
     }
 }
 
+/// The tools that a request offers, without those of our own that every turn has.
+pub fn task_tools(request: &Value) -> Vec<&str> {
+    let tools = request["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let names = tools
+        .iter()
+        .map(|tool| tool["function"]["name"].as_str().unwrap());
+    let families = [
+        "memory_",
+        "artifact_",
+        "plan_",
+        "skills_",
+        "subagent_",
+        "workflow_",
+        "instruction_",
+    ];
+    let alone = [
+        "message_send",
+        "ask_human",
+        "think",
+        "sleep",
+        "await",
+        "context_compact",
+        "finish",
+        "status",
+    ];
+    let ours = |name: &str| alone.contains(&name) || families.iter().any(|family| name.starts_with(family));
+    names.filter(|name| !ours(name)).collect()
+}
+
 async fn complete(State(script): State<Arc<Script>>, Json(request): Json<Value>) -> Response {
     script.requests.lock().unwrap().push(request.clone());
     let status = *script.status.lock().unwrap();

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::a2a::{Caller, answer, said};
 use crate::mcp_server::McpServer;
-use crate::model::Model;
+use crate::model::{Model, task_tools};
 use crate::process::{Agentd, kill_worker, stop};
 
 struct World {
@@ -303,9 +303,8 @@ async fn field_m05_a_tool_server_that_comes_late_is_used_when_it_is_there() {
     assert_eq!(state(&before), "TASK_STATE_COMPLETED");
     world.server = McpServer::start_at(address).await;
     while agentd.event("mcp.connect").await["mcp.server"] != "late" {}
-    let tools = |request: &Value| request["tools"].as_array().map_or(0, Vec::len);
     caller.send("m2", "hi", json!({})).await;
-    assert_eq!(tools(world.model.requests().last().unwrap()), 2);
+    assert_eq!(task_tools(world.model.requests().last().unwrap()).len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::a2a::Caller;
 use crate::mcp_rich::Rich;
 use crate::mcp_server::McpServer;
-use crate::model::Model;
+use crate::model::{Model, task_tools};
 use crate::process::Agentd;
 
 /// A model, and a folder to run in.
@@ -58,12 +58,7 @@ impl World {
 
 impl Ran {
     fn tools(&self, round: usize) -> Vec<&str> {
-        let tools = self.requests[round]["tools"].as_array();
-        let tools = tools.map(Vec::as_slice).unwrap_or_default();
-        tools
-            .iter()
-            .map(|tool| tool["function"]["name"].as_str().unwrap())
-            .collect()
+        task_tools(&self.requests[round])
     }
 
     fn system(&self, round: usize) -> &str {
@@ -89,7 +84,7 @@ fn calls(calls: Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn m1_an_agent_without_servers_has_no_tool() {
+async fn m1_an_agent_without_servers_has_no_task_tool() {
     let world = World::new().await;
     let ran = world.run("hi", &[], "reload").await;
     assert_eq!(
@@ -321,11 +316,8 @@ impl Served {
     async fn tools(&self, id: &str, context: &str, text: &str) -> Vec<String> {
         self.caller.send(id, text, json!({ "contextId": context })).await;
         let requests = self.world.model.requests();
-        let tools = requests.last().unwrap()["tools"].as_array().unwrap().clone();
-        let names = tools
-            .iter()
-            .map(|tool| tool["function"]["name"].as_str().unwrap().to_owned());
-        names.collect()
+        let names = task_tools(requests.last().unwrap());
+        names.into_iter().map(str::to_owned).collect()
     }
 }
 

@@ -5,10 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agentd_agent::{
-    Held, Holder, Kept, Observation, Offer, Router, RunContext, ServerOffer, Servers, ToolRunner as _,
+    Choice, Held, Holder, Instruction, Observation, Offer, Parts, Reply, Request, Router, RunContext,
+    ServerOffer, Servers, Shown, Supervisor, ToolRunner as _,
 };
 use agentd_config::document::McpServer;
-use agentd_llm::{Arguments, ToolCall};
+use agentd_llm::{
+    Arguments, Block, CallContext, Model, ModelError, ModelReply, ModelRequest, Stop, ToolCall, Usage,
+};
 use agentd_mcp::{
     CallError, CallMeta, Catalogue, Content, Entry, ReadError, Resource, ResourceTemplate, Tool, ToolOutcome,
 };
@@ -204,35 +207,106 @@ impl Servers for Scripted {
     }
 }
 
-/// A router and the servers behind it.
+/// Replies what the test put in, and remembers what it was asked.
+#[derive(Default)]
+pub struct Recorder {
+    pub replies: Mutex<Vec<Reply>>,
+    pub requests: Mutex<Vec<Request>>,
+}
+
+#[async_trait]
+impl Supervisor for Recorder {
+    async fn request(&self, request: Request) -> Reply {
+        self.requests.lock().unwrap().push(request);
+        let reply = self.replies.lock().unwrap().pop();
+        match reply {
+            Some(reply) => reply,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// A model that answers what the test put in.
+#[derive(Default)]
+pub struct Thinker {
+    pub answers: Mutex<Vec<String>>,
+    pub asked: Mutex<Vec<ModelRequest>>,
+}
+
+#[async_trait]
+impl Model for Thinker {
+    async fn complete(&self, request: &ModelRequest, _: &CallContext) -> Result<ModelReply, ModelError> {
+        self.asked.lock().unwrap().push(request.clone());
+        let answer = self.answers.lock().unwrap().pop();
+        Ok(ModelReply {
+            blocks: vec![Block::Text(answer.unwrap())],
+            stop: Stop::End,
+            usage: Usage::default(),
+        })
+    }
+}
+
+/// A router and what is behind it.
 pub struct Desk {
     pub router: Router,
     pub servers: Arc<Scripted>,
+    pub supervisor: Arc<Recorder>,
+    pub model: Arc<Thinker>,
+}
+
+/// A conversation's turn that has everything.
+pub fn context() -> RunContext {
+    RunContext {
+        run_id: "run-1".into(),
+        instance: "triage".into(),
+        traceparent: Some("00-x".into()),
+        holder: Holder::Root,
+        held: Held::All,
+        choice: Choice::default(),
+        instruction: Instruction {
+            text: "Be kind.".into(),
+        },
+        has_own: false,
+    }
 }
 
 impl Desk {
+    /// Of our tools with `resource.read` alone, and `finish`, which is no matter of choice.
     pub fn new(servers: Vec<(McpServer, Vec<Tool>, ServerOffer)>) -> Self {
+        let internal = Shown::Only(["resource.read".to_owned()].into());
+        let choice = Choice {
+            internal,
+            ..Choice::default()
+        };
+        let context = RunContext { choice, ..context() };
+        Self::of(servers, context)
+    }
+
+    pub fn of(servers: Vec<(McpServer, Vec<Tool>, ServerOffer)>, context: RunContext) -> Self {
         let servers = Arc::new(Scripted {
             offer: Mutex::new(offer(servers)),
             seen: Mutex::default(),
         });
-        let context = RunContext {
-            run_id: "run-1".into(),
-            instance: "triage".into(),
-            traceparent: Some("00-x".into()),
-            holder: Holder::Root,
-            held: Held::All,
+        let (supervisor, model) = (Arc::<Recorder>::default(), Arc::<Thinker>::default());
+        let parts = Parts {
+            servers: servers.clone(),
+            kept: Arc::default(),
+            supervisor: supervisor.clone(),
+            model: model.clone(),
         };
         Self {
-            router: Router::new(servers.clone(), Arc::new(Kept::default()), context),
+            router: Router::new(parts, context),
             servers,
+            supervisor,
+            model,
         }
     }
 
     /// The names of what the model is given now.
     pub async fn names(&self) -> Vec<String> {
         let view = self.router.view().await;
-        view.tools.iter().map(|spec| spec.name.clone()).collect()
+        let names = view.tools.iter().map(|spec| spec.name.clone());
+        names.filter(|name| name != "finish").collect()
     }
 
     /// A round with one call.

@@ -80,6 +80,7 @@ impl Tasks {
         };
         let input = TurnInput {
             run_id: working.id.clone(),
+            owner: working.owner.clone(),
             conversation: entry.conversation.clone(),
             transcript,
             text: text_of(&working),

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::metrics::Metrics;
+use crate::supervisor::office::Office;
 use crate::supervisor::settings::Settings;
 use crate::worker::pool::Pool;
 
@@ -125,17 +126,27 @@ fn world(trouble: Trouble) -> World {
         document: Document::default(),
         digest: None,
     };
+    let (store, readiness) = (Troubled::new(trouble), Readiness::new());
+    let settings = watch::Sender::new(Arc::new(settings)).subscribe();
+    let office = Office {
+        instance: "a".into(),
+        settings: settings.clone(),
+        store: store.clone(),
+        clock: agentd_base::clock::system(),
+        ids: agentd_base::id::uuids(),
+        human: None,
+    };
     let runner = TurnRunner {
         pool: Pool::new("/does/not/exist".into()),
         instance: "a".into(),
-        settings: watch::Sender::new(Arc::new(settings)).subscribe(),
+        settings,
         identity: None,
         servers: watch::Sender::new(Arc::default()).subscribe(),
         suspects: mpsc::channel(1).0,
         human: None,
+        office: Arc::new(office),
         metrics: Metrics::new().unwrap(),
     };
-    let (store, readiness) = (Troubled::new(trouble), Readiness::new());
     let tasks = Tasks::new(
         store.clone(),
         Durability::Volatile,

@@ -1,0 +1,120 @@
+//! `subagent.*`: work that is given away, with exactly the tools that it needs.
+
+use serde_json::{Value, json};
+
+use super::supervised::Supervised;
+use super::{duration, object, text};
+use crate::internal::Internal;
+
+pub(super) fn tools() -> Vec<Internal> {
+    let handle = || text(128, "The subagent's handle.");
+    vec![
+        Internal::new(
+            "subagent.run",
+            "Gives work to a subagent, which sees nothing of this conversation but what it is told here.",
+            run(),
+            subagent(),
+            &Supervised,
+        ),
+        Internal::new(
+            "subagent.send",
+            "Says something to a warm subagent and waits for its answer.",
+            object([
+                ("handle*", handle()),
+                ("message*", text(100_000, "What is said to it.")),
+            ]),
+            subagent(),
+            &Supervised,
+        ),
+        Internal::new(
+            "subagent.kill",
+            "Ends a subagent.",
+            object([("handle*", handle()), ("reason", text(1000, "Why."))]),
+            subagent(),
+            &Supervised,
+        ),
+        Internal::new(
+            "subagent.status",
+            "How a subagent is.",
+            object([("handle*", handle())]),
+            subagent(),
+            &Supervised,
+        ),
+        Internal::new(
+            "subagent.await",
+            "Waits until a subagent has ended.",
+            object([("handle*", handle()), ("timeout", duration("How long at most."))]),
+            subagent(),
+            &Supervised,
+        ),
+        Internal::new(
+            "subagent.list",
+            "The subagents of this conversation.",
+            object([]),
+            object([("subagents*", json!({"type": "array", "items": subagent()}))]),
+            &Supervised,
+        ),
+    ]
+}
+
+fn run() -> Value {
+    let names = |description: &str| json!({"type": "array", "maxItems": 256, "items": {"type": "string", "minLength": 1, "maxLength": 256}, "description": description});
+    let said = object([
+        ("role*", json!({"enum": ["user", "assistant"]})),
+        ("content*", text(100_000, "The words.")),
+    ]);
+    let count = || json!({"type": "integer", "minimum": 1});
+    object([
+        (
+            "instruction*",
+            text(100_000, "What it is to do, with everything it needs to know."),
+        ),
+        (
+            "mode",
+            json!({
+                "enum": ["sync", "async", "detached", "warm"],
+                "description": "sync (the default) waits for the result; async goes on side by side and ends with this turn when that is cancelled; detached goes on in any case; warm waits for the first answer and takes more messages.",
+            }),
+        ),
+        (
+            "tools",
+            names("The tools that it gets, by name. Absent: those of its servers. Never more than you have."),
+        ),
+        ("servers", names("The MCP servers that it gets. Absent: all.")),
+        (
+            "limits",
+            object([
+                ("steps", count()),
+                ("tokens", count()),
+                ("deadline", duration("Its time.")),
+            ]),
+        ),
+        (
+            "context",
+            json!({"type": "array", "maxItems": 64, "items": said, "description": "What was said before, for it to know."}),
+        ),
+        (
+            "output_contract",
+            text(10_000, "The form of its answer, in words."),
+        ),
+        (
+            "output_schema",
+            json!({"type": "object", "description": "JSON Schema of its answer."}),
+        ),
+    ])
+}
+
+/// What is said of a subagent.
+fn subagent() -> Value {
+    object([
+        ("handle*", json!({"type": "string"})),
+        ("mode*", json!({"type": "string"})),
+        ("status*", json!({"type": "string"})),
+        ("result", json!({"type": "string"})),
+        ("reason", json!({"type": "string"})),
+        ("uri", json!({"type": "string"})),
+        ("steps", json!({"type": "integer"})),
+        ("tokens", json!({"type": "integer"})),
+        ("tool_calls", json!({"type": "integer"})),
+    ])
+}

@@ -1,0 +1,111 @@
+//! `think`: one structured model call without tools.
+
+use std::time::Duration;
+
+use agentd_llm::{CallContext, Message, ModelRequest};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{object, text};
+use crate::internal::{Call, Came, Handler, Internal};
+
+/// One call; the turn's own time ends it earlier.
+const TIME: Duration = Duration::from_secs(300);
+const SYSTEM: &str = "Think about what you are asked and answer it. You have no tools.";
+
+struct Think;
+
+pub(super) fn tools() -> Vec<Internal> {
+    let texts =
+        |description: &str| json!({"type": "array", "maxItems": 32, "items": text(1024, description)});
+    vec![Internal::new(
+        "think",
+        "Puts one question to the model apart from this conversation, and gives its answer. It has no tools and knows only what the prompt says.",
+        object([
+            (
+                "prompt*",
+                text(200_000, "The question with everything that it needs."),
+            ),
+            (
+                "output_schema",
+                json!({"type": "object", "description": "JSON Schema of the answer. Absent: text."}),
+            ),
+            ("reads", texts("A URI that is read first, as by resource.read.")),
+            ("skills", texts("A skill that is followed.")),
+        ]),
+        object([("answer*", json!({}))]),
+        &Think,
+    )]
+}
+
+#[async_trait]
+impl Handler for Think {
+    async fn call(&self, call: Call<'_>) -> Came {
+        let arguments = &call.arguments;
+        let said = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
+        if arguments
+            .get("skills")
+            .is_some_and(|skills| skills.as_array().is_none_or(|all| !all.is_empty()))
+        {
+            return Came::error("no skill is there to follow");
+        }
+        let mut parts = vec![said("prompt").to_owned()];
+        for uri in arguments
+            .get("reads")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            let uri = uri.as_str().unwrap_or_default();
+            let read = crate::reading::read(uri, call.ordinal, call.desk).await;
+            if read.is_error {
+                return Came::Seen(read);
+            }
+            parts.push(format!("# {uri}\n\n{}", read.text));
+        }
+        let schema = arguments.get("output_schema");
+        let check = match schema.map(jsonschema::validator_for) {
+            Some(Err(error)) => return Came::error(format!("output_schema is no JSON Schema: {error}")),
+            Some(Ok(check)) => Some(check),
+            None => None,
+        };
+        if let Some(schema) = schema {
+            parts.push(format!(
+                "Answer with JSON of this schema and nothing else:\n{schema}"
+            ));
+        }
+        let request = ModelRequest {
+            system: SYSTEM.to_owned(),
+            messages: vec![Message::User(parts.join("\n\n"))],
+            ..ModelRequest::default()
+        };
+        let context = CallContext {
+            run_id: call.desk.context.run_id.clone(),
+            traceparent: call.desk.context.traceparent.clone(),
+            deadline: Instant::now() + TIME,
+        };
+        let reply = match call.desk.model.complete(&request, &context).await {
+            Ok(reply) => reply.text(),
+            Err(error) => return Came::error(format!("the model gave no answer: {error}")),
+        };
+        let Some(check) = check else {
+            return Came::Value(json!({"answer": reply}));
+        };
+        match unwrapped(&reply) {
+            Some(answer) if check.is_valid(&answer) => Came::Value(json!({"answer": answer})),
+            Some(_) => Came::error(format!("the answer does not fit output_schema: {reply}")),
+            None => Came::error(format!("the answer is not JSON: {reply}")),
+        }
+    }
+}
+
+/// The JSON of an answer: as it is, or within words and a fence around it.
+fn unwrapped(reply: &str) -> Option<Value> {
+    if let Ok(value) = serde_json::from_str(reply.trim()) {
+        return Some(value);
+    }
+    let begin = reply.find(['{', '['])?;
+    let end = reply.rfind(['}', ']'])?;
+    serde_json::from_str(reply.get(begin..=end)?).ok()
+}
