@@ -372,15 +372,37 @@ async fn what_the_server_refuses_is_refused_and_what_is_unknown_is_asked_again()
     say(&[unknown.clone(), refused.clone(), unknown.clone()]);
     store.write(batches().swap_remove(0)).await.unwrap();
     assert_eq!(support::open(&store).await, ["a"]);
-    // It arrived, and is found to be ours.
-    let kv = TestKv::new(&kv.held).ends_after(1, End::After);
-    let store = open(kv, ALL).await.unwrap();
-    tokio::time::timeout(
-        std::time::Duration::from_secs(3),
-        store.write(batches().swap_remove(5)),
-    )
-    .await
-    .unwrap_err();
+}
+
+/// Whether it arrived or not: what a caller was told was not stored is not, and is not later.
+#[tokio::test(start_paused = true)]
+async fn what_was_said_not_to_be_stored_is_not() {
+    let unknown = KvError::Unknown("no answer in 10s".into());
+    for arrived in [false, true] {
+        let kv = TestKv::new(&Held::default());
+        let store = open(kv.clone(), ALL).await.unwrap();
+        let lost = vec![unknown.clone(); if arrived { 3 } else { 4 }];
+        kv.answers.lock().unwrap().extend(lost);
+        if arrived {
+            *kv.fuse.lock().unwrap() = Some((0, End::After));
+        }
+        let error = store.write(batches().swap_remove(0)).await.unwrap_err();
+        assert_eq!(error.class(), Class::Unavailable);
+        assert_eq!(
+            kv.held.lock().unwrap()["agentd/test/manifest/intent"].0,
+            if arrived { 2 } else { 1 }
+        );
+        *kv.fuse.lock().unwrap() = None;
+        // The server is still away, then it is back.
+        kv.answers.lock().unwrap().push(unknown.clone());
+        store.probe(0).await.unwrap_err();
+        store.write(batches().swap_remove(5)).await.unwrap();
+        assert_eq!(support::open(&store).await, ["b"]);
+        drop(store);
+        let store = open(TestKv::new(&kv.held), ALL).await.unwrap();
+        assert_eq!(support::open(&store).await, ["b"]);
+        assert_eq!(store.message(ALICE, "m-a").await.unwrap(), None);
+    }
 }
 
 #[tokio::test]

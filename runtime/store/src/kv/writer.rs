@@ -2,8 +2,9 @@
 //! Then its records are put one by one; whoever opens the store after a crash finishes what the last intent says. The
 //! next intent is written when the records of the last one are in their places.
 //!
-//! An intent of which nobody knows whether it arrived is sent again until that is known: no caller is told that a
-//! message was not taken which then is worked on.
+//! An intent of which nobody knows whether it arrived is sent again a few times; then its callers are told that nothing
+//! was stored, and before anything else is written it is sent once more and replaced by the next intent, so that what
+//! they were told is true. What is sent under one key and number is always the same.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,9 +24,9 @@ use crate::working::{Change, Key, Working, end_of, time_of};
 /// Batches of one intent, and what they take: servers bound a value.
 const GROUP: usize = 64;
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
-/// Between two tries to learn whether an intent arrived.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LAST_PAUSE: Duration = Duration::from_secs(10);
+/// Tries to learn whether an intent arrived, and the first pause between two of them.
+const TRIES: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// What is to be written, and who waits for it. No writes: whether a write would succeed.
 pub(super) struct Job {
@@ -42,6 +43,8 @@ pub(super) struct Writer<K> {
     seqs: HashMap<String, u64>,
     intent_seq: u64,
     generation: u64,
+    /// The intent after `intent_seq`, of which nobody knows whether it arrived.
+    doubted: Option<String>,
     /// Steps of the last intent that are not in their places.
     pending: Vec<Step>,
     /// Records that retention let go of, and that are still there.
@@ -76,6 +79,7 @@ impl<K: Kv> Writer<K> {
             seqs: loaded.seqs,
             intent_seq: loaded.intent_seq,
             generation: loaded.generation,
+            doubted: None,
             pending: Vec::new(),
             dropped: loaded.dropped,
             lost,
@@ -220,7 +224,7 @@ impl<K: Kv> Writer<K> {
         }
     }
 
-    /// The commit. Returns when it is known whether it was made.
+    /// The commit.
     async fn write_intent(&mut self, steps: Vec<Step>) -> Result<(), StoreError> {
         let intent = Intent {
             generation: self.generation,
@@ -229,30 +233,54 @@ impl<K: Kv> Writer<K> {
         let (key, seq) = (self.names.intent(), self.intent_seq + 1);
         let state = serde_json::to_value(&intent).unwrap_or_default();
         let text = self.names.seal(&key, seq, self.clock.now(), state);
-        let (mut pause, mut unknown) = (FIRST_PAUSE, false);
+        let mut tries = 0;
         loop {
-            match self.kv.put(&key, seq, &text).await {
-                Ok(()) => break,
-                Err(KvError::Conflict(_)) => match self.is_ours(&key, &text).await {
-                    Ok(true) => break,
-                    Ok(false) => return Err(self.lose(&key)),
-                    Err(error) => tracing::warn!(event = "store.put.unknown", err = %error),
-                },
-                Err(error @ KvError::Refused(_)) if !unknown => return Err(unavailable(&*self.kv, &error)),
-                Err(error) => tracing::warn!(event = "store.put.unknown", err = %error),
+            match self.put_intent(&key, &text).await? {
+                Ok(()) => return Ok(()),
+                Err(error @ KvError::Refused(_)) if tries == 0 => return Err(unavailable(&*self.kv, &error)),
+                // Once it was sent, a refusal to take it again says nothing of the first time.
+                Err(error) => {
+                    tries += 1;
+                    tracing::warn!(event = "store.put.unknown", err = %error, tries);
+                    if tries == TRIES {
+                        self.doubted = Some(text);
+                        return Err(unavailable(&*self.kv, &error));
+                    }
+                }
             }
-            unknown = true;
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LAST_PAUSE);
+            tokio::time::sleep(PAUSE * 2_u32.pow(tries)).await;
         }
-        self.intent_seq = seq;
-        Ok(())
+    }
+
+    /// Sends an intent. An error of the store's: somebody else has it.
+    async fn put_intent(&mut self, key: &str, text: &str) -> Result<Result<(), KvError>, StoreError> {
+        let seq = self.intent_seq + 1;
+        let put = match self.kv.put(key, seq, text).await {
+            Err(KvError::Conflict(_)) => match self.is_ours(key, text).await {
+                Ok(true) => Ok(()),
+                Ok(false) => return Err(self.lose(key)),
+                // It is not known to be refused.
+                Err(error) => Err(KvError::Unknown(error.to_string())),
+            },
+            put => put,
+        };
+        if put.is_ok() {
+            self.intent_seq = seq;
+        }
+        Ok(put)
     }
 
     /// Finishes the last intent, unless the store is no longer ours.
     async fn ready(&mut self) -> Result<(), StoreError> {
         if let Some(why) = self.lost.borrow().clone() {
             return Err(StoreError::Lost(why));
+        }
+        if let Some(text) = self.doubted.take() {
+            let key = self.names.intent();
+            if let Err(error) = self.put_intent(&key, &text).await? {
+                self.doubted = Some(text);
+                return Err(unavailable(&*self.kv, &error));
+            }
         }
         let steps = std::mem::take(&mut self.pending);
         let kv = &self.kv;
