@@ -31,6 +31,15 @@ pub struct ToolOutcome {
     pub links: Vec<String>,
 }
 
+/// What a tool answered, whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WholeOutcome {
+    /// The answer.
+    pub value: Value,
+    /// The tool ran and reported a failure.
+    pub is_error: bool,
+}
+
 /// Why a call has no outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use agentd_base::digest;
+use agentd_base::text::is_unseen;
 use agentd_config::document::McpServer;
 use agentd_config::filter::ToolFilter;
 use serde::{Deserialize, Serialize};
@@ -142,7 +143,8 @@ fn admitted<'a>((server, tools): (&'a McpServer, &'a [Tool])) -> Vec<(&'a McpSer
     };
     let mut seen = BTreeSet::new();
     let shown = |name: &str| {
-        !name.is_empty() && name.chars().count() <= NAME_CHARS && !name.chars().any(char::is_control)
+        let plain = |c: char| !c.is_control() && !is_unseen(c);
+        !name.is_empty() && name.chars().count() <= NAME_CHARS && name.chars().all(plain)
     };
     tools
         .iter()
@@ -428,7 +430,7 @@ mod tests {
                 prop_assert!(qualified.insert(&entry.qualified), "{:?}", entry.qualified);
                 prop_assert_eq!(catalogue.by_provider_name(&entry.provider), Some(entry));
             }
-            let shown = |name: &&String| !name.is_empty() && !name.chars().any(char::is_control);
+            let shown = |name: &&String| !name.is_empty() && !name.chars().any(|c| c.is_control() || is_unseen(c));
             let expected: BTreeSet<_> = first.iter().filter(shown).map(|name| ("a", name))
                 .chain(second.iter().filter(shown).map(|name| ("a.b", name))).collect();
             prop_assert_eq!(expected.len(), catalogue.entries().len());

@@ -48,6 +48,24 @@ pub enum Ask {
     },
 }
 
+impl Ask {
+    /// Whether a person can be asked this.
+    pub fn is_answerable(&self) -> bool {
+        match self {
+            Self::Form { schema } => crate::form::is_answerable(schema),
+            Self::Url { .. } => true,
+        }
+    }
+
+    /// What was given, with the form's defaults and only if the form admits it.
+    pub fn shape(&self, given: Map<String, Value>) -> Option<Map<String, Value>> {
+        match self {
+            Self::Form { schema } => crate::form::shape(schema, given),
+            Self::Url { .. } => Some(given),
+        }
+    }
+}
+
 /// What a person said.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

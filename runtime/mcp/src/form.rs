@@ -1,5 +1,6 @@
 //! A form that a server asks a person to fill in: whether it is one, and an answer made to fit it. Pure.
 
+use agentd_base::text::is_unseen;
 use serde_json::{Map, Number, Value};
 
 use crate::schema::Checker;
@@ -58,7 +59,8 @@ fn rules(schema: &Value) -> Option<Checker> {
 }
 
 fn is_named(name: &str) -> bool {
-    !name.is_empty() && name.chars().count() <= NAME_CHARS && !name.chars().any(char::is_control)
+    let plain = |c: char| !c.is_control() && !is_unseen(c);
+    !name.is_empty() && name.chars().count() <= NAME_CHARS && name.chars().all(plain)
 }
 
 fn is_flat(field: &Value) -> bool {

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::elicit::{Answer, Ask, Hooks, Question};
 use crate::form;
-use crate::reading::readable;
+use crate::reading::plain;
 
 /// A person has this long (contract/mcp.md 1.3).
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
@@ -74,7 +74,7 @@ impl Gate {
         let (message, ask) = self.readable(asked)?;
         let question = Question {
             server: self.server.clone(),
-            message: readable(&message, QUESTION_CHARS),
+            message: plain(&message, QUESTION_CHARS),
             ask: ask.clone(),
         };
         let _counted = self.count().ok_or("a server asks too much at once")?;

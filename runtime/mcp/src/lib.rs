@@ -28,7 +28,7 @@ mod transport;
 mod view;
 mod watching;
 
-pub use call::{CallError, CallMeta, Policy, ToolOutcome};
+pub use call::{CallError, CallMeta, Policy, ToolOutcome, WholeOutcome};
 pub use catalogue::{Catalogue, Entry, Tool};
 pub use connection::{ConnectError, Connection, Era, Kind, Proof};
 pub use elicit::{Answer, Ask, Elicitor, Hooks, Question};

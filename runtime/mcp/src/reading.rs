@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use agentd_base::digest;
 use agentd_base::limit::FOREIGN_CHARS;
 use agentd_base::report::ServerInfo;
-use agentd_base::text::clip;
+use agentd_base::text::{clip, is_unseen};
 use rmcp::model::{
     CallToolResult, ContentBlock, MetaObject, ReadResourceResult, RequestMetaObject, ResourceContents,
     ServerCapabilities, ServerPeerInfo,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::call::{CallMeta, ToolOutcome};
+use crate::call::{CallMeta, ToolOutcome, WholeOutcome};
 use crate::catalogue::Tool;
 use crate::resource::{Content, Resource, ResourceTemplate};
 
@@ -28,6 +28,8 @@ const URI_CHARS: usize = 2 * 1024;
 const PAGES: usize = 1_000;
 /// Definitions taken from one server, as JSON: some ten times what fits into the largest context.
 const DEFINITION_BYTES: usize = 8 * 1024 * 1024;
+/// Parts of one read: a folder's files, more than a prompt holds.
+const CONTENTS: usize = 1_000;
 /// A cursor is sent back as it came; one that is longer is no cursor.
 const CURSOR_BYTES: usize = 4 * 1024;
 /// `instructions` in a prompt.
@@ -111,15 +113,37 @@ pub(crate) fn tool(tool: rmcp::model::Tool) -> (Tool, usize) {
         "annotations": annotations,
     });
     let definition = sorted(definition).to_string();
+    let mut input_schema = tool.input_schema.as_ref().clone();
+    described(&mut input_schema);
     let tool = Tool {
         digest: digest::of(definition.as_bytes()),
         name: tool.name.into_owned(),
-        description: tool.description.map(|text| readable(&text, DESCRIPTION_CHARS)),
-        input_schema: tool.input_schema.as_ref().clone(),
+        description: tool.description.map(|text| plain(&text, DESCRIPTION_CHARS)),
+        input_schema,
         output_schema: tool.output_schema.as_deref().cloned(),
         annotations,
     };
     (tool, definition.len())
+}
+
+/// The words of a schema, which a model reads, made plain. Names and values are sent back, so they stay as they are.
+fn described(rules: &mut Map<String, Value>) {
+    for (key, rule) in rules {
+        match rule {
+            Value::String(text) if matches!(key.as_str(), "description" | "title" | "$comment") => {
+                text.retain(|c| !is_unseen(c));
+            }
+            rule => described_in(rule),
+        }
+    }
+}
+
+fn described_in(part: &mut Value) {
+    match part {
+        Value::Array(items) => items.iter_mut().for_each(described_in),
+        Value::Object(rules) => described(rules),
+        _ => {}
+    }
 }
 
 /// A line of the resource list; none where it could not be asked for.
@@ -128,7 +152,7 @@ pub(crate) fn resource(line: rmcp::model::Resource) -> Option<Resource> {
         uri: address(line.uri)?,
         name: clip(&line.name, FOREIGN_CHARS),
         title: line.title.map(|text| clip(&text, FOREIGN_CHARS)),
-        description: line.description.map(|text| readable(&text, DESCRIPTION_CHARS)),
+        description: line.description.map(|text| plain(&text, DESCRIPTION_CHARS)),
         mime_type: line.mime_type.map(|text| clip(&text, FOREIGN_CHARS)),
         size: line.size,
     })
@@ -145,12 +169,20 @@ pub(crate) fn template(line: rmcp::model::ResourceTemplate) -> Option<ResourceTe
 }
 
 fn address(uri: String) -> Option<String> {
-    let fits = !uri.is_empty() && uri.chars().count() <= URI_CHARS && !uri.chars().any(char::is_control);
+    let plain = |c: char| !c.is_control() && !is_unseen(c);
+    let fits = !uri.is_empty() && uri.chars().count() <= URI_CHARS && uri.chars().all(plain);
     fits.then_some(uri)
 }
 
-/// What a read gave, whole: the transport bounds it, its reader cuts it.
-pub(crate) fn contents(result: ReadResourceResult) -> Vec<Content> {
+/// What a read of `uri` gave: the transport bounds it, its reader cuts it. More parts than anybody reads are counted.
+pub(crate) fn contents(uri: &str, mut result: ReadResourceResult) -> Vec<Content> {
+    let more = result.contents.len().saturating_sub(CONTENTS);
+    result.contents.truncate(CONTENTS);
+    let cut = (more > 0).then(|| Content::Text {
+        uri: uri.to_owned(),
+        mime_type: None,
+        text: format!("[{more} more parts, not shown]"),
+    });
     let contents = result.contents.into_iter().filter_map(|part| match part {
         ResourceContents::TextResourceContents {
             uri, mime_type, text, ..
@@ -164,7 +196,7 @@ pub(crate) fn contents(result: ReadResourceResult) -> Vec<Content> {
         }),
         _ => None,
     });
-    contents.collect()
+    contents.chain(cut).collect()
 }
 
 /// The same value with keys in order, so that a digest does not depend on how a server orders them. The parser that
@@ -230,7 +262,7 @@ fn capabilities(offered: &ServerCapabilities) -> Vec<String> {
 
 /// `instructions`; `None` when there is nothing to read.
 pub(crate) fn instructions(text: &str) -> Option<String> {
-    let text = readable(text.trim(), INSTRUCTIONS_CHARS);
+    let text = plain(text.trim(), INSTRUCTIONS_CHARS);
     if text.is_empty() { None } else { Some(text) }
 }
 
@@ -292,6 +324,22 @@ pub(crate) fn outcome(result: CallToolResult, structured: Structured) -> ToolOut
     }
 }
 
+/// A tool's answer, neither cut nor cleaned.
+pub(crate) fn whole(result: CallToolResult) -> WholeOutcome {
+    let texts = result.content.iter().filter_map(|block| match block {
+        ContentBlock::Text(text) => Some(text.text.as_str()),
+        _ => None,
+    });
+    let value = result.structured_content.unwrap_or_else(|| {
+        let text = texts.collect::<Vec<_>>().join("\n");
+        serde_json::from_str(&text).unwrap_or(Value::String(text))
+    });
+    WholeOutcome {
+        value,
+        is_error: result.is_error.unwrap_or(false),
+    }
+}
+
 /// A link whose URI is shown whole.
 fn link(block: &ContentBlock) -> Option<String> {
     let ContentBlock::ResourceLink(link) = block else {
@@ -338,6 +386,12 @@ fn media(what: &str, kind: &str, base64: usize) -> String {
         clip(kind, 64),
         base64 / 4 * 3
     )
+}
+
+/// What a server says of itself and of what it has: readable, without characters that are not seen.
+pub(crate) fn plain(text: &str, max: usize) -> String {
+    let seen: String = text.chars().filter(|c| !is_unseen(*c)).collect();
+    readable(&seen, max)
 }
 
 /// Keeps line ends and tabs, drops other control characters, cuts to `max` characters and says so.

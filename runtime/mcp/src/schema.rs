@@ -8,6 +8,11 @@ use serde_json::{Map, Value};
 
 /// Rules of a schema, each counted as often as it is referred to: ten times those of the largest tool we met.
 const RULES: usize = 5_000;
+/// Patterns of a schema, how long they are together, and what each may become: compiling one costs up to a thousand times
+/// what it costs to write it.
+const PATTERNS: usize = 64;
+const PATTERN_BYTES: usize = 8 * 1024;
+const COMPILED_BYTES: usize = 256 * 1024;
 /// Levels of a schema, references included. A reference to what it stands in has no end, so it ends here.
 const LEVELS: usize = 48;
 /// References are followed here alone.
@@ -38,12 +43,16 @@ impl Checker {
     /// `formats`: whether `format` is a rule or a remark.
     pub(crate) fn of(schema: &Map<String, Value>, formats: bool) -> Result<Self, Unfit> {
         let schema = Value::Object(schema.clone());
-        let mut left = RULES;
+        let mut left = Left {
+            rules: RULES,
+            patterns: PATTERNS,
+            bytes: PATTERN_BYTES,
+        };
         weigh(&schema, &schema, 0, &mut left)?;
         let options = jsonschema::options()
             .offline()
             .should_validate_formats(formats)
-            .with_pattern_options(PatternOptions::regex());
+            .with_pattern_options(PatternOptions::regex().size_limit(COMPILED_BYTES));
         options
             .build(&schema)
             .map(Self)
@@ -59,12 +68,32 @@ impl Checker {
     }
 }
 
-/// Counts the rules down.
-fn weigh(root: &Value, part: &Value, level: usize, left: &mut usize) -> Result<(), Unfit> {
+/// What a schema may still have.
+struct Left {
+    rules: usize,
+    patterns: usize,
+    bytes: usize,
+}
+
+impl Left {
+    fn rule(&mut self) -> Result<(), Unfit> {
+        self.rules = self.rules.checked_sub(1).ok_or(Unfit::TooLarge)?;
+        Ok(())
+    }
+
+    fn pattern(&mut self, pattern: &str) -> Result<(), Unfit> {
+        self.patterns = self.patterns.checked_sub(1).ok_or(Unfit::TooLarge)?;
+        self.bytes = self.bytes.checked_sub(pattern.len()).ok_or(Unfit::TooLarge)?;
+        Ok(())
+    }
+}
+
+/// Counts down what there is.
+fn weigh(root: &Value, part: &Value, level: usize, left: &mut Left) -> Result<(), Unfit> {
     if level > LEVELS {
         return Err(Unfit::TooLarge);
     }
-    *left = left.checked_sub(1).ok_or(Unfit::TooLarge)?;
+    left.rule()?;
     match part {
         Value::Array(items) => items
             .iter()
@@ -79,6 +108,14 @@ fn weigh(root: &Value, part: &Value, level: usize, left: &mut usize) -> Result<(
                 };
                 let target = root.pointer(path.ok_or_else(unknown)?).ok_or_else(unknown)?;
                 weigh(root, target, level + 1, left)
+            }
+            Value::String(pattern) if key == "pattern" => left.rule().and(left.pattern(pattern)),
+            Value::Object(patterns) if key == "patternProperties" => {
+                left.rule()?;
+                patterns.iter().try_for_each(|(pattern, rule)| {
+                    left.pattern(pattern)?;
+                    weigh(root, rule, level + 2, left)
+                })
             }
             Value::String(_) if UNUSED.contains(&key.as_str()) => Err(Unfit::Reference(key.clone())),
             rule => weigh(root, rule, level + 1, left),
@@ -144,6 +181,33 @@ mod tests {
             deep = json!({"not": deep});
         }
         assert_eq!(of(deep).unwrap_err(), Unfit::TooLarge);
+    }
+
+    #[test]
+    fn m22_patterns_are_few_and_small() {
+        let many = |count: usize, pattern: &str| -> Map<String, Value> {
+            (0..count)
+                .map(|n| (format!("p{n}"), json!({"type": "string", "pattern": pattern})))
+                .collect()
+        };
+        let properties = |count, pattern: &str| of(json!({"properties": many(count, pattern)}));
+        assert!(properties(PATTERNS, "^a{1,50}$").is_ok());
+        assert_eq!(properties(PATTERNS + 1, "a").unwrap_err(), Unfit::TooLarge);
+        let long = "a".repeat(PATTERN_BYTES / PATTERNS + 1);
+        assert_eq!(properties(PATTERNS, &long).unwrap_err(), Unfit::TooLarge);
+        // Few characters that are megabytes once compiled.
+        assert!(matches!(
+            properties(1, r"(?:\p{L}a|\p{N}b){200}c"),
+            Err(Unfit::Invalid(_))
+        ));
+        let keys: Map<String, Value> = (0..=PATTERNS).map(|n| (format!("^x{n}"), json!({}))).collect();
+        assert_eq!(
+            of(json!({"patternProperties": keys})).unwrap_err(),
+            Unfit::TooLarge
+        );
+        // The same one, referred to often.
+        let refs = json!({"$defs": {"p": {"pattern": "a"}}, "allOf": vec![json!({"$ref": "#/$defs/p"}); PATTERNS + 1]});
+        assert_eq!(of(refs).unwrap_err(), Unfit::TooLarge);
     }
 
     #[test]

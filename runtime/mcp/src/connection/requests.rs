@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{Connection, Era};
-use crate::call::{CallError, CallMeta, HEADER_MISMATCH, ToolOutcome};
+use crate::call::{CallError, CallMeta, HEADER_MISMATCH, ToolOutcome, WholeOutcome};
 use crate::fault::of_request;
 use crate::gate::PATIENCE;
 use crate::reading::{self, Structured};
@@ -101,19 +101,7 @@ impl Connection {
         arguments: Map<String, Value>,
         meta: &CallMeta,
     ) -> Result<ToolOutcome, CallError> {
-        if !self.0.facts.offers_tools {
-            return Err(CallError::NotOffered("tools"));
-        }
-        let mut parameters = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        parameters.meta = Some(reading::call_meta(meta));
-        let result = match self.within(self.rounds(parameters.clone())).await {
-            // The server wants headers of a tool that is another one since it was listed; it has done nothing yet.
-            Err(CallError::Protocol {
-                code: HEADER_MISMATCH,
-                ..
-            }) if self.tools().await.is_ok() => self.within(self.rounds(parameters)).await?,
-            result => result?,
-        };
+        let result = self.answered(tool, arguments, meta).await?;
         let structured = match self.0.facts.structured {
             true => {
                 let failed = result.is_error == Some(true);
@@ -128,6 +116,43 @@ impl Connection {
         Ok(reading::outcome(result, structured))
     }
 
+    /// As [`Connection::call`], for an answer that is data of ours and not for a model: whole and as it is, within the
+    /// bound of a message. `structuredContent`, else the text as JSON, else the text.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn call_whole(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        meta: &CallMeta,
+    ) -> Result<WholeOutcome, CallError> {
+        let result = self.answered(tool, arguments, meta).await?;
+        Ok(reading::whole(result))
+    }
+
+    /// What the server answers to a call.
+    async fn answered(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        meta: &CallMeta,
+    ) -> Result<CallToolResult, CallError> {
+        if !self.0.facts.offers_tools {
+            return Err(CallError::NotOffered("tools"));
+        }
+        let mut parameters = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        parameters.meta = Some(reading::call_meta(meta));
+        match self.within(self.rounds(parameters.clone())).await {
+            // The server wants headers of a tool that is another one since it was listed; it has done nothing yet.
+            Err(CallError::Protocol {
+                code: HEADER_MISMATCH,
+                ..
+            }) if self.tools().await.is_ok() => self.within(self.rounds(parameters)).await,
+            result => result,
+        }
+    }
+
     /// `resources/read`, within `call_timeout`.
     ///
     /// # Errors
@@ -138,7 +163,7 @@ impl Connection {
         }
         let parameters = ReadResourceRequestParams::new(uri).with_meta(reading::call_meta(meta));
         match self.within(self.rounds(parameters)).await {
-            Ok(result) => Ok(reading::contents(result)),
+            Ok(result) => Ok(reading::contents(uri, result)),
             Err(error) if error.is_not_found() => Err(ReadError::NotFound { uri: uri.to_owned() }),
             Err(error) => Err(error.into()),
         }

@@ -41,6 +41,92 @@ async fn m26_a_read_gives_every_part_as_text_or_base64() {
     connection.close().await;
 }
 
+/// A folder of very many files is no reason to hold them all.
+#[tokio::test]
+async fn m26_a_read_of_very_many_parts_is_cut_and_says_so() {
+    let peer = Peer::start(offering()).await;
+    let connection = peer.boot().await;
+    let parts = |count: usize| vec![text("a:1/x", "one"); count];
+    for (count, kept, last) in [
+        (1_000, 1_000, "one"),
+        (50_000, 1_001, "[49000 more parts, not shown]"),
+    ] {
+        let read = json!({"result": {"contents": parts(count)}});
+        peer.script().first.push_back(read);
+        let contents = connection.read("a:1", &meta()).await.unwrap();
+        assert_eq!(contents.len(), kept);
+        let Some(Content::Text { text, .. }) = contents.last() else {
+            panic!("{:?}", contents.last());
+        };
+        assert_eq!(text, last);
+    }
+    connection.close().await;
+}
+
+/// What nobody sees, and what turns the order of what is seen, stands in no name, no address and no description.
+#[tokio::test]
+async fn m25_what_is_not_seen_is_not_there() {
+    const UNSEEN: [char; 7] = [
+        '\u{202e}',
+        '\u{2066}',
+        '\u{200b}',
+        '\u{200d}',
+        '\u{feff}',
+        '\u{e0041}',
+        '\u{ad}',
+    ];
+    let peer = Peer::start(Script {
+        capabilities: json!({"resources": {}, "tools": {}}),
+        instructions: Some(format!("do{}this", UNSEEN[0])),
+        ..Script::default()
+    })
+    .await;
+    for c in UNSEEN {
+        let said = format!("a{c}b");
+        let mut named = tool("good");
+        named["description"] = said.clone().into();
+        named["inputSchema"] = json!({"type": "object", "description": said,
+            "properties": {"x": {"type": "string", "title": said, "enum": [said]}}});
+        peer.script().tools = [(String::new(), (vec![named, tool(&said)], None))].into();
+        let line = |uri: &str| json!({"uri": uri, "name": said, "title": said, "description": said, "mimeType": said});
+        peer.script().resources = vec![line("a:1"), line(&format!("a:{c}2"))];
+        peer.script().templates = vec![json!({"uriTemplate": format!("a:{c}{{x}}"), "name": said})];
+        let connection = peer.boot().await;
+        assert_eq!(connection.instructions(), Some("dothis"));
+        let listed = connection.resources().await.unwrap();
+        let plain = || Some("ab".to_owned());
+        assert_eq!(
+            listed,
+            [Resource {
+                uri: "a:1".into(),
+                name: "ab".into(),
+                title: plain(),
+                description: plain(),
+                mime_type: plain(),
+                size: None,
+            }]
+        );
+        assert_eq!(connection.resource_templates().await.unwrap(), []);
+        let tools = connection.tools().await.unwrap();
+        assert_eq!(tools[0].description, plain());
+        assert_eq!(
+            json!(tools[0].input_schema),
+            json!({"type": "object", "description": "ab",
+                "properties": {"x": {"type": "string", "title": "ab", "enum": [said]}}}),
+            "what is sent back stays as it is"
+        );
+        let server = peer.server("s");
+        let catalogue = agentd_mcp::Catalogue::build([(&server, tools.as_slice())]);
+        let names: Vec<_> = catalogue
+            .entries()
+            .iter()
+            .map(|entry| entry.qualified.as_str())
+            .collect();
+        assert_eq!(names, ["good"]);
+        connection.close().await;
+    }
+}
+
 /// Both ways in which servers say it are the same observation; anything else is a failure of the call.
 #[tokio::test]
 async fn m26_what_is_not_there_is_an_observation() {

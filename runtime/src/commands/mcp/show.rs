@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use agentd_base::report::ServerInfo;
-use agentd_base::text::clip;
+use agentd_base::text::{clip, is_unseen};
 use agentd_mcp::{Change, Content, Digest, Resource, ResourceTemplate, Tool, ToolOutcome};
 use serde_json::{Value, json};
 
@@ -179,15 +179,10 @@ pub(super) fn clean(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\n' | '\t' => c.to_string(),
-            c if c.is_control() || is_format(c) => c.escape_default().to_string(),
+            c if c.is_control() || is_unseen(c) => c.escape_default().to_string(),
             c => c.to_string(),
         })
         .collect()
-}
-
-/// Characters that are not seen and change how others are.
-fn is_format(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
