@@ -4,7 +4,12 @@
 //! In a pod it comes in two files: a restart-only half and a reloadable half ([`Document::RELOADABLE`]); a JSON merge
 //! patch (RFC 7396) of the second onto the first gives the whole.
 
+mod budget;
 mod connection;
+mod context;
+mod intelligence;
+mod store;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +18,12 @@ use agentd_base::duration::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::budget::{Budget, Degrade, Exhausted, Per, Slow, Window};
 pub use self::connection::{Auth, ClientTls, Connection, OAuth2Auth, StaticAuth};
+pub use self::context::{Context, Plan};
+pub use self::intelligence::{Dialect, Intelligence, ModelEndpoint, StructuredOutput};
+pub use self::store::{HttpOp, HttpStore, McpOp, McpStore, Retention, Store, StoreKind, TaskRetention};
+pub use self::tools::{Discover, Mapped, Memory, Override, Skills, SkillsSource, Tools};
 
 /// The whole document.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +38,24 @@ pub struct Document {
     /// The MCP servers: the whole action space.
     #[serde(skip_serializing_if = "is_default")]
     pub mcp: Mcp,
+    /// Which of our own tools there are, and which server's tool stands behind a contract.
+    #[serde(skip_serializing_if = "is_default")]
+    pub tools: Tools,
+    /// The server of the `knowledge.*` contract.
+    #[serde(skip_serializing_if = "is_default")]
+    pub knowledge: Mapped,
+    /// The server of the `search.*` contract.
+    #[serde(skip_serializing_if = "is_default")]
+    pub search: Mapped,
+    /// What the agent remembers by itself.
+    #[serde(skip_serializing_if = "is_default")]
+    pub memory: Memory,
+    /// Texts that the agent can take up when it needs them.
+    #[serde(skip_serializing_if = "is_default")]
+    pub skills: Skills,
+    /// How much of a conversation the model is shown.
+    #[serde(skip_serializing_if = "is_default")]
+    pub context: Context,
     /// How others reach the agent.
     #[serde(skip_serializing_if = "is_default")]
     pub a2a: A2a,
@@ -56,13 +84,20 @@ pub struct Document {
 
 impl Document {
     /// The paths that a running process takes up without a restart. Everything else is restart-only.
-    pub const RELOADABLE: [&str; 6] = [
+    pub const RELOADABLE: [&str; 13] = [
         "agent.instruction",
         "intelligence",
         "mcp",
+        "tools",
+        "knowledge",
+        "search",
+        "memory",
+        "skills",
+        "context",
         "a2a.principals",
         "limits",
         "observability.log_level",
+        "observability.log_content",
     ];
 }
 
@@ -79,35 +114,6 @@ pub struct Agent {
     /// A task to do once; the answer goes to stdout and the process ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-}
-
-/// `intelligence`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Intelligence {
-    /// In order of preference: the next is used when one is away. In env and flags a comma-separated list of URLs.
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "endpoints")]
-    pub endpoints: Vec<ModelEndpoint>,
-    /// The model's name, as the endpoint knows it. There is no default model.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-}
-
-/// One entry of `intelligence.endpoints`; a bare string is its `url`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ModelEndpoint {
-    /// A name for logs and metrics. Absent: the host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The base, such as `https://gw.example/v1`; `/chat/completions` is appended.
-    pub url: String,
-    /// An in-cluster model server may be spoken to over plain `http://`.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub allow_plaintext: bool,
-    /// Headers, credentials, TLS, clocks.
-    #[serde(flatten)]
-    pub connection: Connection,
 }
 
 /// `mcp`.
@@ -231,29 +237,6 @@ pub enum Role {
     Operator,
 }
 
-/// `store`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Store {
-    /// Absent: `file` with a listener, else `memory`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kind: Option<StoreKind>,
-    /// The folder of the `file` store. Absent: `$AGENTD_STATE_DIR`, else `$XDG_STATE_HOME/agentd`, else
-    /// `~/.local/state/agentd`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<PathBuf>,
-}
-
-/// `store.kind`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum StoreKind {
-    /// SQLite in a folder.
-    File,
-    /// Gone with the process.
-    Memory,
-}
-
 /// `limits`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -261,6 +244,30 @@ pub struct Limits {
     /// Of one turn.
     #[serde(skip_serializing_if = "is_default")]
     pub run: RunLimits,
+    /// Of the subagents that turns start.
+    #[serde(skip_serializing_if = "is_default")]
+    pub subagents: SubagentLimits,
+}
+
+/// `limits.subagents`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SubagentLimits {
+    /// How many generations below a conversation. Absent: 3. None at 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 16))]
+    pub depth: Option<u32>,
+    /// Live ones of one parent. Absent: 8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 256))]
+    pub breadth: Option<u32>,
+    /// Live ones of the whole agent. Absent: 64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub total: Option<u32>,
+    /// How fast they may be started: `<burst>/<seconds>s`. Absent: `8/2s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
 }
 
 /// `limits.run`.
@@ -331,6 +338,9 @@ pub struct Security {
     /// PEM roots added to the bundled ones, for every outbound connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_ca: Option<PathBuf>,
+    /// Lets one turn hold tools of all three kinds: untrusted input, sensitive, egress. Each such start is audited.
+    #[serde(skip_serializing_if = "is_default")]
+    pub allow_trifecta: bool,
 }
 
 /// `observability`.
@@ -343,6 +353,21 @@ pub struct Observability {
     /// `ADDRESS:PORT` of `/healthz`, `/readyz`, `/metrics`. Absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics_addr: Option<std::net::SocketAddr>,
+    /// Logs what was said: prompts, answers, arguments, results. For development.
+    #[serde(skip_serializing_if = "is_default")]
+    pub log_content: bool,
+    /// Traces by OTLP, in builds with the feature `otel`. Absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub otel: Option<Otel>,
+}
+
+/// `observability.otel`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Otel {
+    /// The collector's base URL, such as `http://collector.example:4318`; `/v1/traces` is appended. Plain `http` only to a
+    /// private address.
+    pub endpoint: String,
 }
 
 /// `observability.log_level`.
@@ -362,25 +387,4 @@ pub enum LogLevel {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
-}
-
-/// A list whose entries may be bare URLs.
-fn endpoints<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<ModelEndpoint>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Entry {
-        Url(String),
-        Full(Box<ModelEndpoint>),
-    }
-    let entries = Vec::<Entry>::deserialize(deserializer)?;
-    Ok(entries
-        .into_iter()
-        .map(|entry| match entry {
-            Entry::Url(url) => ModelEndpoint {
-                url,
-                ..ModelEndpoint::default()
-            },
-            Entry::Full(endpoint) => *endpoint,
-        })
-        .collect())
 }

@@ -114,6 +114,9 @@ pub(crate) fn expand(document: &mut Value) -> Result<(), Fault> {
             }
         }
     }
+    if let Some(list) = document.pointer_mut("/tools/disabled") {
+        split(list);
+    }
     Ok(())
 }
 

@@ -41,6 +41,8 @@ pub enum Kind {
     Text,
     /// A whole number.
     Integer,
+    /// A number.
+    Number,
     /// `true` or `false`; a flag without a value is `true`.
     Boolean,
     /// A duration.
@@ -51,6 +53,8 @@ pub enum Kind {
     List,
     /// JSON or YAML (`{…}`).
     Map,
+    /// Any JSON or YAML.
+    Any,
 }
 
 /// One leaf.
@@ -92,13 +96,19 @@ impl Leaf {
                 .parse::<u64>()
                 .map(Value::from)
                 .map_err(|_| fault("a whole number", "write a whole number")),
+            Kind::Number => text
+                .trim()
+                .parse::<f64>()
+                .ok()
+                .and_then(|number| serde_json::Number::from_f64(number).map(Value::Number))
+                .ok_or_else(|| fault("a number", "write a number, such as 0.7")),
             Kind::Boolean => text
                 .trim()
                 .parse::<bool>()
                 .map(Value::from)
                 .map_err(|_| fault("true or false", "write true or false")),
             Kind::List if !text.trim_start().starts_with(['[', '-']) => Ok(Value::String(text.to_owned())),
-            Kind::List | Kind::Map => crate::parse::inline(text).map_err(|problem| {
+            Kind::List | Kind::Map | Kind::Any => crate::parse::inline(text).map_err(|problem| {
                 let problem = format!("cannot be read in {source} ({problem})");
                 Fault::new(self.path.clone(), problem, "write JSON or YAML, or use a file")
             }),
@@ -135,6 +145,7 @@ fn folded(name: &str) -> String {
 
 fn collect(shape: &Shape, schema: &Value, path: &str, found: &mut Vec<Leaf>) {
     let kind = match shape.node(schema) {
+        Some(Node::Object { .. }) if shape.is_written_whole(schema) => Kind::Map,
         Some(Node::Object { properties, .. }) => {
             for (key, inner) in properties {
                 collect(shape, inner, &crate::shape::join(path, key), found);
@@ -143,7 +154,9 @@ fn collect(shape: &Shape, schema: &Value, path: &str, found: &mut Vec<Leaf>) {
         }
         Some(Node::Text) => Kind::Text,
         Some(Node::Integer { .. }) => Kind::Integer,
+        Some(Node::Number { .. }) => Kind::Number,
         Some(Node::Boolean) => Kind::Boolean,
+        Some(Node::Any) => Kind::Any,
         Some(Node::Duration) => Kind::Duration,
         Some(Node::Choice(words)) => Kind::Choice(words.into_iter().map(str::to_owned).collect()),
         Some(Node::List(_)) => Kind::List,

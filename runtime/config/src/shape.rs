@@ -11,6 +11,9 @@ use crate::fault::Fault;
 /// A schema node nests this deep at most; ours does so half as deep.
 const DEPTH: usize = 32;
 
+/// The schema's word for an object that variables and flags hold whole.
+pub(crate) const WHOLE: &str = "x-written-whole";
+
 /// How strictly a value is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Strictness {
@@ -42,8 +45,12 @@ pub(crate) enum Node<'a> {
     Text,
     /// A whole number in a range.
     Integer { minimum: u64, maximum: u64 },
+    /// A number in a range.
+    Number { minimum: f64, maximum: f64 },
     /// `true` or `false`.
     Boolean,
+    /// Any JSON.
+    Any,
 }
 
 /// The schema of a document type.
@@ -85,7 +92,11 @@ impl Shape {
         if let Some(words) = node.get("enum").and_then(Value::as_array) {
             return Some(Node::Choice(words.iter().filter_map(Value::as_str).collect()));
         }
+        if node == &Value::Bool(true) || node.as_object().is_some_and(is_free) {
+            return Some(Node::Any);
+        }
         let number = |key| node.get(key).and_then(Value::as_u64);
+        let fraction = |key| node.get(key).and_then(Value::as_f64);
         match type_of(node)? {
             "object" => match node.get("properties").and_then(Value::as_object) {
                 Some(properties) => Some(Node::Object {
@@ -107,9 +118,18 @@ impl Shape {
                     _ => u64::MAX,
                 }),
             }),
+            "number" => Some(Node::Number {
+                minimum: fraction("minimum").unwrap_or(f64::MIN),
+                maximum: fraction("maximum").unwrap_or(f64::MAX),
+            }),
             "boolean" => Some(Node::Boolean),
             _ => None,
         }
+    }
+
+    /// Whether an object is written whole in a variable or flag, and not key by key: the type says so.
+    pub(crate) fn is_written_whole(&self, node: &Value) -> bool {
+        self.resolve(node).get(WHOLE).is_some()
     }
 
     /// Every fault of a value, with `source` (such as `file agentd.yaml`) where it was written.
@@ -168,6 +188,7 @@ impl Check<'_> {
                     );
                 }
             }
+            (Node::Any, _) => {}
             (node, value) => self.scalar(&node, value, path),
         }
     }
@@ -232,6 +253,7 @@ impl Check<'_> {
             Node::List(_) => ("a list", "write a list".to_owned()),
             Node::Text if value.is_string() => return,
             Node::Text => ("text", "write it in quotes".to_owned()),
+            Node::Any => return,
             Node::Boolean if value.is_boolean() => return,
             Node::Boolean => ("true or false", "write true or false".to_owned()),
             Node::Duration if serde_json::from_value::<Duration>(value.clone()).is_ok() => return,
@@ -254,6 +276,18 @@ impl Check<'_> {
                     format!("write a whole number from {minimum} to {maximum}")
                 };
                 ("such a number", range)
+            }
+            Node::Number { minimum, maximum } => {
+                if value
+                    .as_f64()
+                    .is_some_and(|number| (*minimum..=*maximum).contains(&number))
+                {
+                    return;
+                }
+                (
+                    "such a number",
+                    format!("write a number from {minimum} to {maximum}"),
+                )
             }
         };
         let problem = format!("is not {what} in {}", self.source);
@@ -284,6 +318,12 @@ fn entry(path: &str, index: usize, item: &Value) -> String {
 pub(crate) fn is_plain(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     !name.is_empty() && name.len() <= 80 && name.bytes().all(plain)
+}
+
+/// A schema that says nothing of the value, whatever it says to people.
+fn is_free(schema: &Map<String, Value>) -> bool {
+    let speaks = |key: &String| matches!(key.as_str(), "description" | "default" | "title");
+    schema.keys().all(speaks)
 }
 
 fn type_of(node: &Value) -> Option<&str> {

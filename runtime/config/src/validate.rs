@@ -4,6 +4,7 @@
 mod bridge;
 mod connection;
 mod listener;
+mod not_yet;
 
 use std::collections::BTreeSet;
 
@@ -32,6 +33,7 @@ pub fn validate(document: &Document, place: Place) -> Vec<Fault> {
     mcp(document, place, &mut faults);
     listener::check(document, &mut faults);
     rest(document, &mut faults);
+    not_yet::check(document, &mut faults);
     faults
 }
 

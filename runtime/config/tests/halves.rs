@@ -148,36 +148,196 @@ fn pod() -> impl Strategy<Value = (Option<Identity>, Option<Report>)> {
     )
 }
 
+fn subagents() -> impl Strategy<Value = SubagentLimits> {
+    (of(0u32..9), of(1u32..9), of(1u32..9), of(word())).prop_map(|(depth, breadth, total, rate)| {
+        SubagentLimits {
+            depth,
+            breadth,
+            total,
+            rate,
+        }
+    })
+}
+
+fn budget() -> impl Strategy<Value = Budget> {
+    let per = prop_oneof![Just(Per::Second), Just(Per::Day), Just(Per::Week)];
+    let window =
+        (per, of(1u64..9), of(1u64..9), of(word())).prop_map(|(per, tokens, requests, reset)| Window {
+            per,
+            tokens,
+            requests,
+            reset,
+        });
+    let exhausted = prop_oneof![
+        Just(Exhausted::Wait),
+        Just(Exhausted::Slow),
+        Just(Exhausted::Fail)
+    ];
+    let factor = of(1u8..9).prop_map(|tenths| tenths.map(|tenths| f64::from(tenths) / 10.0));
+    (vec(window, 0..3), of(1u64..9), exhausted, factor, of(word())).prop_map(
+        |(windows, lifetime_tokens, on_exhausted, factor, model)| Budget {
+            windows,
+            lifetime_tokens,
+            on_exhausted,
+            slow: Slow { factor },
+            degrade: model.map(|model| Degrade { model }),
+        },
+    )
+}
+
+fn context() -> impl Strategy<Value = Context> {
+    (of(1u8..9), of(1u32..9), of(2000u64..9000), of(1u32..9)).prop_map(
+        |(tenths, keep_last, model_window, max_items)| Context {
+            compact_at: tenths.map(|tenths| f64::from(tenths) / 10.0),
+            keep_last,
+            model_window,
+            plan: Plan { max_items },
+        },
+    )
+}
+
+fn tools() -> impl Strategy<Value = Tools> {
+    let args = of(word()).prop_map(|word| word.map(|word| json!({"a": [word]})));
+    let mapped = (word(), word(), args, of(word())).prop_map(|(server, tool, args, result)| Override {
+        server,
+        tool,
+        args,
+        result,
+    });
+    (vec(word(), 0..3), btree_map(word(), mapped, 0..3))
+        .prop_map(|(disabled, overrides)| Tools { disabled, overrides })
+}
+
+fn mapped() -> impl Strategy<Value = Mapped> {
+    of(word()).prop_map(|server| Mapped { server })
+}
+
+fn memory() -> impl Strategy<Value = Memory> {
+    (of(1u32..9), of(1u32..9)).prop_map(|(max_value_bytes, list_default_limit)| Memory {
+        max_value_bytes,
+        list_default_limit,
+    })
+}
+
+fn skills() -> impl Strategy<Value = Skills> {
+    let discover = prop_oneof![
+        Just(Discover::Auto),
+        Just(Discover::Prompts),
+        Just(Discover::Resources)
+    ];
+    let source = (word(), discover, of(word())).prop_map(|(server, discover, filter)| SkillsSource {
+        server,
+        discover,
+        filter,
+    });
+    (vec(source, 0..3), of(1u32..9), of(1u32..9)).prop_map(|(sources, max_loaded, max_bytes)| Skills {
+        sources,
+        max_loaded,
+        max_bytes,
+    })
+}
+
+/// All but kind and path.
+fn store() -> impl Strategy<Value = Store> {
+    let mcp = (word(), word(), of(word())).prop_map(|(server, tool, value)| McpStore {
+        server,
+        get: Some(McpOp {
+            tool,
+            value,
+            ..McpOp::default()
+        }),
+        ..McpStore::default()
+    });
+    let http =
+        (word(), of(word()), of(vec(1u16..9, 0..3))).prop_map(|(base_url, method, conflict_status)| {
+            HttpStore {
+                base_url,
+                put: Some(HttpOp {
+                    method,
+                    conflict_status,
+                    ..HttpOp::default()
+                }),
+                ..HttpStore::default()
+            }
+        });
+    (
+        of(word()),
+        duration(),
+        of(mcp),
+        of(http),
+        (duration(), of(1u64..9)),
+    )
+        .prop_map(|(prefix, timeout, mcp, http, (ttl, bytes))| Store {
+            kind: None,
+            path: None,
+            prefix,
+            timeout,
+            mcp,
+            http,
+            retention: Retention {
+                tasks: TaskRetention { ttl, bytes },
+            },
+        })
+}
+
+fn dialect() -> impl Strategy<Value = Dialect> {
+    prop_oneof![
+        Just(Dialect::Openai),
+        Just(Dialect::OpenaiResponses),
+        Just(Dialect::Bedrock)
+    ]
+}
+
+fn structured_output() -> impl Strategy<Value = StructuredOutput> {
+    prop_oneof![Just(StructuredOutput::Auto), Just(StructuredOutput::Tool)]
+}
+
 prop_compose! {
     fn document()(
         (name, instruction, prompt) in (of(word()), of(word()), of(word())),
-        (endpoints, model) in (vec(endpoint(), 0..3), of(word())),
-        (default_timeout, servers, live) in (duration(), vec(server(), 0..3), any::<bool>()),
-        a2a in a2a(),
+        (endpoints, model) in (vec(endpoint().boxed(), 0..3), of(word())),
+        (default_timeout, servers, live) in (duration(), vec(server().boxed(), 0..3), any::<bool>()),
+        a2a in a2a().boxed(),
         kind in of(prop_oneof![Just(StoreKind::File), Just(StoreKind::Memory)]),
         (path, tls_ca, live_folder) in (of(word()), of(word()), of(word())),
         (steps, tokens, deadline) in (of(1u32..9), of(1u64..9), duration()),
         (drain_timeout, watch_config) in (duration(), any::<bool>()),
-        (identity, report) in pod(),
+        (identity, report) in pod().boxed(),
         log_level in of(prop_oneof![Just(LogLevel::Error), Just(LogLevel::Info), Just(LogLevel::Debug)]),
         metrics in of(1u16..9),
+        (subagents, budget, context) in (subagents().boxed(), of(budget()).boxed(), context().boxed()),
+        (tools, memory, skills, store_rest) in (tools().boxed(), memory().boxed(), skills().boxed(), store().boxed()),
+        (knowledge, search) in (mapped(), mapped()),
+        (dialect, structured_output) in (dialect(), structured_output()),
+        (allow_trifecta, log_content, otel) in (any::<bool>(), any::<bool>(), of(word())),
     ) -> Document {
         Document {
             agent: Agent { name, instruction, prompt },
-            intelligence: Intelligence { endpoints, model },
+            intelligence: Intelligence { endpoints, model, dialect, structured_output, budget },
             mcp: Mcp {
                 default_timeout,
                 servers,
                 tools_refresh: if live { ToolsRefresh::Live } else { ToolsRefresh::Reload },
             },
+            tools,
+            knowledge,
+            search,
+            memory,
+            skills,
+            context,
             a2a,
-            store: Store { kind, path: path.map(Into::into) },
-            limits: Limits { run: RunLimits { steps, tokens, deadline } },
+            store: Store { kind, path: path.map(Into::into), ..store_rest },
+            limits: Limits { run: RunLimits { steps, tokens, deadline }, subagents },
             lifecycle: Lifecycle { drain_timeout, live_folder: live_folder.map(Into::into), watch_config },
             identity,
             report,
-            security: Security { tls_ca: tls_ca.map(Into::into) },
-            observability: Observability { log_level, metrics_addr: metrics.map(|port| ([127, 0, 0, 1], port).into()) },
+            security: Security { tls_ca: tls_ca.map(Into::into), allow_trifecta },
+            observability: Observability {
+                log_level,
+                metrics_addr: metrics.map(|port| ([127, 0, 0, 1], port).into()),
+                log_content,
+                otel: otel.map(|endpoint| Otel { endpoint }),
+            },
         }
     }
 }
@@ -297,16 +457,36 @@ fn headers_of_an_entry_do_not_leak_into_the_other_half() {
 
 /// Every leaf of the schema, and whether a running process takes it up (contract/runtime.md section 4). A leaf that is
 /// added to the document without a line here fails.
-const CLASSES: [(&str, bool); 33] = [
+const CLASSES: &[(&str, bool)] = &[
     ("agent.name", false),
     ("agent.instruction", true),
     // Of a task that is done once, by a process that reloads nothing.
     ("agent.prompt", false),
     ("intelligence.endpoints", true),
     ("intelligence.model", true),
+    ("intelligence.dialect", true),
+    ("intelligence.structured_output", true),
+    ("intelligence.budget.windows", true),
+    ("intelligence.budget.lifetime_tokens", true),
+    ("intelligence.budget.on_exhausted", true),
+    ("intelligence.budget.slow.factor", true),
+    ("intelligence.budget.degrade.model", true),
     ("mcp.default_timeout", true),
     ("mcp.servers", true),
     ("mcp.tools_refresh", true),
+    ("tools.disabled", true),
+    ("tools.overrides", true),
+    ("knowledge.server", true),
+    ("search.server", true),
+    ("memory.max_value_bytes", true),
+    ("memory.list_default_limit", true),
+    ("skills.sources", true),
+    ("skills.max_loaded", true),
+    ("skills.max_bytes", true),
+    ("context.compact_at", true),
+    ("context.keep_last", true),
+    ("context.model_window", true),
+    ("context.plan.max_items", true),
     ("a2a.listen", false),
     // In the card, which is made with the listener.
     ("a2a.url", false),
@@ -316,9 +496,34 @@ const CLASSES: [(&str, bool); 33] = [
     ("a2a.dev", false),
     ("store.kind", false),
     ("store.path", false),
+    ("store.prefix", false),
+    ("store.timeout", false),
+    ("store.mcp.server", false),
+    ("store.mcp.put", false),
+    ("store.mcp.get", false),
+    ("store.mcp.list", false),
+    ("store.mcp.delete", false),
+    ("store.http.base_url", false),
+    ("store.http.headers", false),
+    ("store.http.auth", false),
+    ("store.http.tls.ca_file", false),
+    ("store.http.tls.client_cert_file", false),
+    ("store.http.tls.client_key_file", false),
+    ("store.http.tls.server_name", false),
+    ("store.http.tls.spiffe_id", false),
+    ("store.http.put", false),
+    ("store.http.get", false),
+    ("store.http.list", false),
+    ("store.http.delete", false),
+    ("store.retention.tasks.ttl", false),
+    ("store.retention.tasks.bytes", false),
     ("limits.run.steps", true),
     ("limits.run.tokens", true),
     ("limits.run.deadline", true),
+    ("limits.subagents.depth", true),
+    ("limits.subagents.breadth", true),
+    ("limits.subagents.total", true),
+    ("limits.subagents.rate", true),
     ("lifecycle.drain_timeout", false),
     ("lifecycle.live_folder", false),
     ("lifecycle.watch_config", false),
@@ -331,8 +536,11 @@ const CLASSES: [(&str, bool); 33] = [
     ("report.url", false),
     ("report.server_id", false),
     ("security.tls_ca", false),
+    ("security.allow_trifecta", false),
     ("observability.log_level", true),
     ("observability.metrics_addr", false),
+    ("observability.log_content", true),
+    ("observability.otel.endpoint", false),
 ];
 
 #[test]

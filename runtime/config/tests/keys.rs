@@ -15,7 +15,7 @@ use agentd_config::paths::{self, Kind};
 /// A leaf, a text of it as a variable or flag holds it, and the document that comes of it.
 type Row = (&'static str, &'static str, fn(&mut Document));
 
-const ROWS: [Row; 32] = [
+const ROWS: &[Row] = &[
     ("agent.name", "triage", |d| d.agent.name = Some("triage".into())),
     ("agent.instruction", "be kind", |d| {
         d.agent.instruction = Some("be kind".into())
@@ -30,6 +30,38 @@ const ROWS: [Row; 32] = [
     ("intelligence.model", "m", |d| {
         d.intelligence.model = Some("m".into())
     }),
+    ("intelligence.dialect", "openai-responses", |d| {
+        d.intelligence.dialect = Dialect::OpenaiResponses
+    }),
+    ("intelligence.structured_output", "tool", |d| {
+        d.intelligence.structured_output = StructuredOutput::Tool
+    }),
+    (
+        "intelligence.budget.windows",
+        r#"[{"per": "day", "tokens": 9, "requests": 3, "reset": "05:00Z"}]"#,
+        |d| {
+            budget(d).windows = vec![Window {
+                per: Per::Day,
+                tokens: Some(9),
+                requests: Some(3),
+                reset: Some("05:00Z".into()),
+            }]
+        },
+    ),
+    ("intelligence.budget.lifetime_tokens", "9", |d| {
+        budget(d).lifetime_tokens = Some(9)
+    }),
+    ("intelligence.budget.on_exhausted", "slow", |d| {
+        budget(d).on_exhausted = Exhausted::Slow
+    }),
+    ("intelligence.budget.slow.factor", "0.25", |d| {
+        budget(d).slow.factor = Some(0.25)
+    }),
+    ("intelligence.budget.degrade.model", "small", |d| {
+        budget(d).degrade = Some(Degrade {
+            model: "small".into(),
+        })
+    }),
     ("mcp.default_timeout", "7s", |d| {
         d.mcp.default_timeout = Some(Duration::secs(7))
     }),
@@ -43,6 +75,53 @@ const ROWS: [Row; 32] = [
     }),
     ("mcp.tools_refresh", "live", |d| {
         d.mcp.tools_refresh = ToolsRefresh::Live
+    }),
+    ("tools.disabled", "think", |d| {
+        d.tools.disabled = vec!["think".into()]
+    }),
+    (
+        "tools.overrides",
+        r#"{"search.query": {"server": "s", "tool": "t", "args": {"q": "{{query}}"}, "result": "/hits"}}"#,
+        |d| {
+            let mapped = Override {
+                server: "s".into(),
+                tool: "t".into(),
+                args: Some(serde_json::json!({"q": "{{query}}"})),
+                result: Some("/hits".into()),
+            };
+            d.tools.overrides = [("search.query".to_owned(), mapped)].into();
+        },
+    ),
+    ("knowledge.server", "kb", |d| {
+        d.knowledge.server = Some("kb".into())
+    }),
+    ("search.server", "web", |d| d.search.server = Some("web".into())),
+    ("memory.max_value_bytes", "9", |d| {
+        d.memory.max_value_bytes = Some(9)
+    }),
+    ("memory.list_default_limit", "9", |d| {
+        d.memory.list_default_limit = Some(9)
+    }),
+    (
+        "skills.sources",
+        r#"[{"server": "s", "discover": "prompts", "filter": "a*"}]"#,
+        |d| {
+            d.skills.sources = vec![SkillsSource {
+                server: "s".into(),
+                discover: Discover::Prompts,
+                filter: Some("a*".into()),
+            }]
+        },
+    ),
+    ("skills.max_loaded", "9", |d| d.skills.max_loaded = Some(9)),
+    ("skills.max_bytes", "9", |d| d.skills.max_bytes = Some(9)),
+    ("context.compact_at", "0.5", |d| d.context.compact_at = Some(0.5)),
+    ("context.keep_last", "9", |d| d.context.keep_last = Some(9)),
+    ("context.model_window", "9000", |d| {
+        d.context.model_window = Some(9000)
+    }),
+    ("context.plan.max_items", "9", |d| {
+        d.context.plan.max_items = Some(9)
     }),
     ("a2a.listen", "https://0.0.0.0:8443", |d| {
         d.a2a.listen = Some("https://0.0.0.0:8443".into())
@@ -67,10 +146,134 @@ const ROWS: [Row; 32] = [
     ("a2a.dev", "true", |d| d.a2a.dev = true),
     ("store.kind", "memory", |d| d.store.kind = Some(StoreKind::Memory)),
     ("store.path", "/state", |d| d.store.path = Some("/state".into())),
+    ("store.prefix", "p", |d| d.store.prefix = Some("p".into())),
+    ("store.timeout", "3s", |d| {
+        d.store.timeout = Some(Duration::secs(3))
+    }),
+    ("store.mcp.server", "s", |d| {
+        mcp_store(d).server = "s".into();
+    }),
+    (
+        "store.mcp.put",
+        r#"{"tool": "t", "args": {"k": "{{key}}"}, "conflict": "taken"}"#,
+        |d| {
+            mcp_store(d).put = Some(McpOp {
+                tool: "t".into(),
+                args: Some(serde_json::json!({"k": "{{key}}"})),
+                conflict: Some("taken".into()),
+                ..McpOp::default()
+            })
+        },
+    ),
+    ("store.mcp.get", r#"{"tool": "g", "value": "/v"}"#, |d| {
+        mcp_store(d).get = Some(McpOp {
+            tool: "g".into(),
+            value: Some("/v".into()),
+            ..McpOp::default()
+        })
+    }),
+    (
+        "store.mcp.list",
+        r#"{"tool": "l", "keys": "/k", "next": "/n"}"#,
+        |d| {
+            mcp_store(d).list = Some(McpOp {
+                tool: "l".into(),
+                keys: Some("/k".into()),
+                next: Some("/n".into()),
+                ..McpOp::default()
+            })
+        },
+    ),
+    ("store.mcp.delete", r#"{"tool": "d"}"#, |d| {
+        mcp_store(d).delete = Some(McpOp {
+            tool: "d".into(),
+            ..McpOp::default()
+        })
+    }),
+    ("store.http.base_url", "https://s.example", |d| {
+        http_store(d).base_url = "https://s.example".into();
+    }),
+    ("store.http.headers", r#"{"A": "b"}"#, |d| {
+        http_store(d).headers = [("A".to_owned(), "b".to_owned())].into();
+    }),
+    (
+        "store.http.auth",
+        r#"{"static": {"bearer": "{{secret:X}}"}}"#,
+        |d| {
+            http_store(d).auth = Some(Auth::Static(StaticAuth {
+                bearer: "{{secret:X}}".into(),
+            }));
+        },
+    ),
+    ("store.http.tls.ca_file", "/ca", |d| {
+        http_tls(d).ca_file = Some("/ca".into());
+    }),
+    ("store.http.tls.client_cert_file", "/c", |d| {
+        http_tls(d).client_cert_file = Some("/c".into());
+    }),
+    ("store.http.tls.client_key_file", "/k", |d| {
+        http_tls(d).client_key_file = Some("/k".into());
+    }),
+    ("store.http.tls.server_name", "h", |d| {
+        http_tls(d).server_name = Some("h".into());
+    }),
+    ("store.http.tls.spiffe_id", "i", |d| {
+        http_tls(d).spiffe_id = Some("i".into());
+    }),
+    (
+        "store.http.put",
+        r#"{"method": "POST", "url": "/x", "body": {"v": "{{value}}"}, "conflict_status": [409]}"#,
+        |d| {
+            http_store(d).put = Some(HttpOp {
+                method: Some("POST".into()),
+                url: Some("/x".into()),
+                body: Some(serde_json::json!({"v": "{{value}}"})),
+                conflict_status: Some(vec![409]),
+                ..HttpOp::default()
+            })
+        },
+    ),
+    ("store.http.get", r#"{"value": "/v"}"#, |d| {
+        http_store(d).get = Some(HttpOp {
+            value: Some("/v".into()),
+            ..HttpOp::default()
+        })
+    }),
+    ("store.http.list", r#"{"keys": "/k", "next": "/n"}"#, |d| {
+        http_store(d).list = Some(HttpOp {
+            keys: Some("/k".into()),
+            next: Some("/n".into()),
+            ..HttpOp::default()
+        })
+    }),
+    ("store.http.delete", r#"{"method": "POST"}"#, |d| {
+        http_store(d).delete = Some(HttpOp {
+            method: Some("POST".into()),
+            ..HttpOp::default()
+        })
+    }),
+    ("store.retention.tasks.ttl", "2d", |d| {
+        d.store.retention.tasks.ttl = Some(Duration::secs(2 * 86_400))
+    }),
+    ("store.retention.tasks.bytes", "2000000", |d| {
+        d.store.retention.tasks.bytes = Some(2_000_000)
+    }),
     ("limits.run.steps", "9", |d| d.limits.run.steps = Some(9)),
     ("limits.run.tokens", "9", |d| d.limits.run.tokens = Some(9)),
     ("limits.run.deadline", "90", |d| {
         d.limits.run.deadline = Some(Duration::secs(90))
+    }),
+    ("limits.subagents.depth", "2", |d| {
+        d.limits.subagents.depth = Some(2)
+    }),
+    ("limits.subagents.breadth", "2", |d| {
+        d.limits.subagents.breadth = Some(2)
+    }),
+    ("limits.subagents.total", "2", |d| {
+        d.limits.subagents.total = Some(2)
+    }),
+    ("limits.subagents.rate", "2/1s", |d| {
+        d.limits.subagents.rate = Some("2/1s".into())
     }),
     ("lifecycle.drain_timeout", "1m", |d| {
         d.lifecycle.drain_timeout = Some(Duration::secs(60))
@@ -106,6 +309,9 @@ const ROWS: [Row; 32] = [
     ("security.tls_ca", "/ca", |d| {
         d.security.tls_ca = Some("/ca".into())
     }),
+    ("security.allow_trifecta", "true", |d| {
+        d.security.allow_trifecta = true
+    }),
     ("observability.log_level", "warn", |d| {
         d.observability.log_level = Some(LogLevel::Warn)
     }),
@@ -116,6 +322,22 @@ fn tls(document: &mut Document) -> &mut ServerTls {
         cert: "".into(),
         key: "".into(),
     })
+}
+
+fn mcp_store(document: &mut Document) -> &mut McpStore {
+    document.store.mcp.get_or_insert_default()
+}
+
+fn http_store(document: &mut Document) -> &mut HttpStore {
+    document.store.http.get_or_insert_default()
+}
+
+fn http_tls(document: &mut Document) -> &mut ClientTls {
+    http_store(document).tls.get_or_insert_default()
+}
+
+fn budget(document: &mut Document) -> &mut Budget {
+    document.intelligence.budget.get_or_insert_default()
 }
 
 fn identity(document: &mut Document) -> &mut Identity {
@@ -141,6 +363,14 @@ fn rows() -> Vec<Row> {
     let mut rows = ROWS.to_vec();
     rows.push(("observability.metrics_addr", "127.0.0.1:9090", |d| {
         d.observability.metrics_addr = Some(([127, 0, 0, 1], 9090).into());
+    }));
+    rows.push(("observability.log_content", "true", |d| {
+        d.observability.log_content = true
+    }));
+    rows.push(("observability.otel.endpoint", "https://c.example", |d| {
+        d.observability.otel = Some(Otel {
+            endpoint: "https://c.example".into(),
+        })
     }));
     rows
 }
@@ -187,7 +417,7 @@ fn kinds_follow_from_the_types() {
     assert_eq!(kind("mcp.servers"), Kind::List);
     assert_eq!(
         kind("store.kind"),
-        Kind::Choice(vec!["file".into(), "memory".into()])
+        Kind::Choice(["file", "memory", "mcp", "http"].map(str::to_owned).to_vec())
     );
     let levels = ["error", "warn", "info", "debug"].map(str::to_owned).to_vec();
     assert_eq!(kind("observability.log_level"), Kind::Choice(levels));

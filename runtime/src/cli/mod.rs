@@ -200,9 +200,9 @@ fn leaf_arg(name: &str, help: &str, leaf: Option<&Leaf>) -> Arg {
             .require_equals(true)
             .default_missing_value("true"),
         Some(paths::Kind::Choice(words)) => arg.value_name(words.join("|").to_uppercase()),
-        Some(paths::Kind::Integer) => arg.value_name("N"),
+        Some(paths::Kind::Integer | paths::Kind::Number) => arg.value_name("N"),
         Some(paths::Kind::Duration) => arg.value_name("DURATION"),
-        Some(paths::Kind::List | paths::Kind::Map) => arg.value_name("LIST"),
+        Some(paths::Kind::List | paths::Kind::Map | paths::Kind::Any) => arg.value_name("LIST"),
         Some(paths::Kind::Text) | None => arg.value_name("TEXT"),
     }
 }

@@ -11,6 +11,7 @@ mod open;
 pub mod record;
 pub mod service;
 pub mod settings;
+pub mod subagents;
 pub mod tasks;
 pub mod turns;
 
@@ -31,6 +32,7 @@ use tokio::sync::{mpsc, watch};
 
 use self::office::Office;
 use self::settings::Settings;
+use self::subagents::Subagents;
 use self::tasks::Durability;
 use self::turns::TurnRunner;
 use crate::identity::PodIdentity;
@@ -171,25 +173,28 @@ impl Foundation {
         );
         let (suspected, suspects) = mpsc::channel(SERVERS);
         let ids = id::uuids();
-        let office = Arc::new(Office {
-            instance: instance.clone(),
-            settings: settings.subscribe(),
-            store: store.clone(),
-            clock: clock.clone(),
-            ids: ids.clone(),
-            human: None,
-        });
-        let runner = Arc::new(TurnRunner {
+        let runner = Arc::new_cyclic(|runner| TurnRunner {
             pool: Pool::new(start.program.clone()),
-            instance,
+            instance: instance.clone(),
             settings: settings.subscribe(),
             identity: source,
             servers: servers.view(),
             suspects: suspected,
             human: None,
-            office,
+            office: Arc::new(Office {
+                instance,
+                settings: settings.subscribe(),
+                servers: servers.view(),
+                store: store.clone(),
+                clock: clock.clone(),
+                ids: ids.clone(),
+                human: None,
+                runner: runner.clone(),
+                subagents: Subagents::default(),
+            }),
             metrics: metrics.clone(),
         });
+        runner.office.restore_subagents().await?;
         Ok(Self {
             clock,
             ids,
@@ -224,5 +229,9 @@ async fn open_store(document: &Document) -> Result<(Arc<dyn Store>, Durability),
             tracing::info!(event = "store.file", path = %path.display());
             Ok((Arc::new(store), Durability::Durable))
         }
+        // Validation refuses them.
+        StoreKind::Mcp | StoreKind::Http => Err(StoreError::Unavailable(
+            "store.kind is not supported by this version".to_owned(),
+        )),
     }
 }

@@ -41,6 +41,19 @@ pub fn validate_bridge(document: &BridgeDocument) -> Vec<Fault> {
     }
     identity(&document.identity, &mut faults);
     check_report(&document.report, Some(&document.identity), &mut faults);
+    let observability = &document.observability;
+    for (key, is_set) in [
+        ("observability.log_content", observability.log_content),
+        ("observability.otel", observability.otel.is_some()),
+    ] {
+        if is_set {
+            faults.push(Fault::new(
+                key,
+                "has no effect: a bridge knows nothing of what it passes on",
+                "take it out",
+            ));
+        }
+    }
     if document.lifecycle.watch_config {
         faults.push(Fault::new(
             "lifecycle.watch_config",
