@@ -16,6 +16,7 @@ pub mod reload;
 pub mod report;
 pub mod signals;
 pub mod supervisor;
+pub mod telemetry;
 pub mod worker;
 
 use std::future::Future;

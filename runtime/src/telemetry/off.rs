@@ -1,0 +1,62 @@
+//! The build without the feature `otel`: trace contexts, and no spans.
+
+use agentd_agent::{Servers, ToolRunner, TurnOutcome};
+use agentd_config::Document;
+use agentd_llm::Model;
+use agentd_mcp::Outbound;
+
+use super::{About, trace_id};
+
+/// Where spans would go.
+#[derive(Debug, Default)]
+pub struct Traces;
+
+impl Traces {
+    /// Nothing to send.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn open(_: &Document, _: &Outbound) -> Result<Self, String> {
+        Ok(Self)
+    }
+
+    /// The context of a turn.
+    pub fn turn(&self, about: About<'_>) -> TurnSpan {
+        let digest = agentd_base::digest::hex(about.run_id.as_bytes());
+        let span: String = digest.chars().skip(48).collect();
+        TurnSpan {
+            traceparent: format!("00-{}-{span}-01", trace_id(about.run_id)),
+        }
+    }
+}
+
+/// The context of a turn.
+#[derive(Debug)]
+pub struct TurnSpan {
+    traceparent: String,
+}
+
+impl TurnSpan {
+    /// W3C trace context: the same whatever the attempt.
+    pub fn traceparent(&self) -> String {
+        self.traceparent.clone()
+    }
+
+    /// The model as it is.
+    pub fn model<M: Model>(&self, model: M) -> impl Model + use<M> {
+        model
+    }
+
+    /// The tools as they are.
+    pub fn tools<T: ToolRunner>(&self, tools: T) -> impl ToolRunner + use<T> {
+        tools
+    }
+
+    /// The servers as they are.
+    pub fn servers<S: Servers>(&self, servers: S) -> impl Servers + use<S> {
+        servers
+    }
+
+    /// Nothing to end.
+    pub fn end(self, _: &TurnOutcome) {}
+}
