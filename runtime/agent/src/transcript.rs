@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use agentd_llm::{Arguments, Block, Message, ToolCall, ToolResult};
+use agentd_llm::{Arguments, Block, Message, Opaque, ToolCall, ToolResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -38,6 +38,8 @@ enum Item {
 enum Piece {
     Text(String),
     Call(Answered),
+    /// The provider's own. It stands where it stood: before the call that it led to.
+    Opaque(Opaque),
 }
 
 /// A call with its result.
@@ -119,6 +121,7 @@ impl Transcript {
                 arguments,
                 result: result.unwrap_or_else(lost),
             }),
+            Block::Opaque(opaque) => Piece::Opaque(opaque),
         });
         let round = Item::Round(pieces.collect());
         self.push(round);
@@ -148,7 +151,7 @@ impl Transcript {
         for piece in pieces {
             match piece {
                 Piece::Text(text) if text.is_empty() => {}
-                Piece::Text(text) => kept.push(Piece::Text(text)),
+                piece @ (Piece::Text(_) | Piece::Opaque(_)) => kept.push(piece),
                 Piece::Call(mut call) => {
                     mended |= call.mend(&mut ids);
                     kept.push(Piece::Call(call));
@@ -176,7 +179,7 @@ impl Transcript {
         });
         pieces.filter_map(|piece| match piece {
             Piece::Call(call) => Some(call),
-            Piece::Text(_) => None,
+            Piece::Text(_) | Piece::Opaque(_) => None,
         })
     }
 
@@ -257,6 +260,7 @@ impl Piece {
     fn block(&self) -> Block {
         match self {
             Self::Text(text) => Block::Text(text.clone()),
+            Self::Opaque(opaque) => Block::Opaque(opaque.clone()),
             Self::Call(call) => Block::ToolCall(ToolCall {
                 id: call.id.clone(),
                 name: call.name.clone(),
@@ -267,7 +271,7 @@ impl Piece {
 
     fn result(&self) -> Option<ToolResult> {
         match self {
-            Self::Text(_) => None,
+            Self::Text(_) | Self::Opaque(_) => None,
             Self::Call(call) => Some(ToolResult {
                 call_id: call.id.clone(),
                 content: call.result.text.clone(),

@@ -102,6 +102,7 @@ pub async fn run(
             run_id: input.run_id,
             traceparent: input.traceparent,
             deadline,
+            sink: None,
         },
         limits: input.limits,
         transcript: input.transcript,

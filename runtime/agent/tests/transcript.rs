@@ -41,6 +41,7 @@ fn check(transcript: &Transcript) {
                 for block in blocks {
                     match block {
                         Block::Text(text) => assert!(!text.is_empty()),
+                        Block::Opaque(_) => {}
                         Block::ToolCall(call) => {
                             let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
                             assert!((1..=64).contains(&call.name.len()) && call.name.chars().all(plain));

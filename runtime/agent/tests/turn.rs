@@ -109,7 +109,7 @@ fn reply(blocks: Vec<Block>, stop: Stop) -> ModelReply {
     ModelReply {
         blocks,
         stop,
-        usage: Usage { input: 10, output: 5 },
+        usage: Usage { input: 10, output: 5, cached: 0 },
     }
 }
 
@@ -198,10 +198,7 @@ async fn tools_are_carried_out_in_order_and_observed() {
     assert_eq!((ran.outcome.steps, ran.outcome.tool_calls), (6, 3));
     assert_eq!(
         ran.outcome.usage,
-        Usage {
-            input: 30,
-            output: 15
-        }
+        Usage { input: 30, output: 15, cached: 0 }
     );
     let result = |id: &str, content: &str, is_error| ToolResult {
         call_id: id.into(),

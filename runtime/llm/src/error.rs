@@ -27,6 +27,22 @@ pub enum ModelError {
         /// The server's words, cut.
         message: String,
     },
+    /// The request is longer than the model can read. Never tried again; a shorter one may do.
+    #[error("model endpoint {endpoint} cannot take a request of this length: {message}")]
+    TooLong {
+        /// Which.
+        endpoint: String,
+        /// The server's words, cut.
+        message: String,
+    },
+    /// The budget does not allow the call. Never tried again.
+    #[error("{reason}")]
+    Budget {
+        /// The task is to be refused, rather than counted as out of tokens.
+        refused: bool,
+        /// Why, for people.
+        reason: String,
+    },
     /// 408, 429, 5xx. Tried again.
     #[error("model endpoint {endpoint} answered {status}: {message}")]
     Busy {
@@ -66,8 +82,8 @@ pub enum ModelError {
 impl Classified for ModelError {
     fn class(&self) -> Class {
         match self {
-            Self::Denied { .. } => Class::Denied,
-            Self::Rejected { .. } | Self::NoEndpoint => Class::Invalid,
+            Self::Denied { .. } | Self::Budget { .. } => Class::Denied,
+            Self::Rejected { .. } | Self::TooLong { .. } | Self::NoEndpoint => Class::Invalid,
             Self::Busy { .. } | Self::Malformed { .. } | Self::Deadline => Class::Unavailable,
             Self::Net { source, .. } => source.class(),
         }
@@ -90,7 +106,12 @@ pub(crate) enum Next {
 impl ModelError {
     pub(crate) fn next(&self) -> Next {
         match self {
-            Self::Denied { .. } | Self::Rejected { .. } | Self::Deadline | Self::NoEndpoint => Next::GiveUp,
+            Self::Denied { .. }
+            | Self::Rejected { .. }
+            | Self::TooLong { .. }
+            | Self::Budget { .. }
+            | Self::Deadline
+            | Self::NoEndpoint => Next::GiveUp,
             Self::Busy { retry_after, .. } => Next::Again(*retry_after),
             Self::Malformed { .. } => Next::Again(None),
             Self::Net { source, .. } => match source.class() {

@@ -1,16 +1,18 @@
 //! Language models behind one neutral type set. What a model says is untrusted: it is parsed at this edge, bounded, and
 //! never trusted further than its types.
 
+pub mod dialect;
 pub mod error;
 pub mod failover;
 pub mod message;
 pub mod model;
 pub mod openai;
 
+pub use dialect::Dialect;
 pub use error::ModelError;
 pub use failover::Failover;
 pub use message::{
-    ARGUMENT_LEVELS, Arguments, Block, Message, ModelReply, ModelRequest, Stop, ToolCall, ToolResult,
-    ToolSpec, Usage,
+    ARGUMENT_LEVELS, Arguments, Block, Message, ModelReply, ModelRequest, Opaque, OutputSchema, Stop,
+    ToolCall, ToolResult, ToolSpec, Usage,
 };
-pub use model::{CallContext, Endpoint, Model};
+pub use model::{CallContext, Endpoint, Model, Sink};

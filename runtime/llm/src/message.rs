@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::dialect::Dialect;
+
 /// What a model is asked.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelRequest {
@@ -12,6 +14,21 @@ pub struct ModelRequest {
     pub messages: Vec<Message>,
     /// What it may call.
     pub tools: Vec<ToolSpec>,
+    /// The shape of the answer: its text is then JSON that should be of this schema. Whoever asks checks it.
+    pub output_schema: Option<OutputSchema>,
+    /// The longest answer. None: the provider's own bound.
+    pub max_output_tokens: Option<u32>,
+    /// Another model at the same endpoints than theirs.
+    pub model: Option<String>,
+}
+
+/// The shape of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutputSchema {
+    /// For the provider: `^[a-zA-Z0-9_-]{1,64}$`.
+    pub name: String,
+    /// JSON Schema of the answer.
+    pub schema: Map<String, Value>,
 }
 
 /// One message of a conversation.
@@ -34,6 +51,19 @@ pub enum Block {
     Text(String),
     /// A wish to call a tool.
     ToolCall(ToolCall),
+    /// Something of the provider's own, such as its thinking: kept in its place and sent back as it was.
+    Opaque(Opaque),
+}
+
+/// A block that only the provider understands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Opaque {
+    /// Whose form `value` has.
+    pub dialect: Dialect,
+    /// The endpoint and model that it came from. Others refuse it (signatures, encryption), so they are not sent it.
+    pub origin: String,
+    /// In the form of the dialect.
+    pub value: Value,
 }
 
 /// A wish to call a tool.
@@ -125,7 +155,7 @@ impl ModelReply {
     pub fn text(&self) -> String {
         let texts = self.blocks.iter().filter_map(|block| match block {
             Block::Text(text) => Some(text.as_str()),
-            Block::ToolCall(_) => None,
+            Block::ToolCall(_) | Block::Opaque(_) => None,
         });
         texts.collect::<Vec<_>>().join("\n")
     }
@@ -147,10 +177,13 @@ pub enum Stop {
 /// Tokens of one or more requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Read.
+    /// Read, whether from a cache or not.
     pub input: u64,
-    /// Written.
+    /// Written, thinking included.
     pub output: u64,
+    /// Those of `input` that came from the provider's cache.
+    #[serde(default)]
+    pub cached: u64,
 }
 
 impl Usage {
@@ -165,6 +198,7 @@ impl Usage {
         Self {
             input: self.input.saturating_add(other.input),
             output: self.output.saturating_add(other.output),
+            cached: self.cached.saturating_add(other.cached),
         }
     }
 }
@@ -218,13 +252,15 @@ mod tests {
         let most = Usage {
             input: u64::MAX,
             output: 1,
+            cached: 3,
         };
         assert_eq!(most.total(), u64::MAX);
         assert_eq!(
             most.plus(most),
             Usage {
                 input: u64::MAX,
-                output: 2
+                output: 2,
+                cached: 6
             }
         );
     }

@@ -122,6 +122,7 @@ fn context(left: Duration) -> CallContext {
         run_id: "r".into(),
         traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
         deadline: Instant::now() + left,
+        sink: None,
     }
 }
 
@@ -142,7 +143,11 @@ async fn a_request_arrives_whole_and_its_answer_is_read() {
     let reply = ask(&quick(vec![client("a", &format!("{url}/?api-version=1"))]))
         .await
         .unwrap();
-    let usage = Usage { input: 1, output: 1 };
+    let usage = Usage {
+        input: 1,
+        output: 1,
+        cached: 0,
+    };
     assert_eq!(
         reply,
         ModelReply {

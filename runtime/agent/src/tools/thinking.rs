@@ -84,6 +84,7 @@ impl Handler for Think {
             run_id: call.desk.context.run_id.clone(),
             traceparent: call.desk.context.traceparent.clone(),
             deadline: Instant::now() + TIME,
+            sink: None,
         };
         let reply = match call.desk.model.complete(&request, &context).await {
             Ok(reply) => reply.text(),

@@ -139,6 +139,7 @@ fn usage(counts: &Value, sent: &[u8], received: &[u8]) -> Usage {
     Usage {
         input: count("prompt_tokens", sent),
         output: count("completion_tokens", received),
+        cached: 0,
     }
 }
 

@@ -85,6 +85,7 @@ fn a_conversation_with_tools() {
                 input_schema: Map::new(),
             },
         ],
+        ..ModelRequest::default()
     };
     insta::assert_snapshot!(pretty(&request));
 }
@@ -121,7 +122,11 @@ fn choice(message: &Value, finish: &str) -> Value {
         "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}})
 }
 
-const USAGE: Usage = Usage { input: 10, output: 2 };
+const USAGE: Usage = Usage {
+    input: 10,
+    output: 2,
+    cached: 0,
+};
 
 #[test]
 fn text() {
@@ -238,6 +243,7 @@ fn a_count_that_is_missing_or_none_is_estimated() {
         let expected = Usage {
             input: 100,
             output: u64::try_from(length.div_ceil(4)).unwrap(),
+            cached: 0,
         };
         assert_eq!(read(&body).usage, expected, "{body}");
     }

@@ -40,6 +40,7 @@ fn assistant(blocks: &[Block]) -> Value {
         match block {
             Block::Text(text) => texts.push(text.as_str()),
             Block::ToolCall(wish) => calls.push(call(wish)),
+            Block::Opaque(_) => {}
         }
     }
     // Without text, providers want null beside calls and refuse it without.
