@@ -18,9 +18,9 @@ use crate::shared::{LocalReference, NetworkPolicy, Opaque, Resources, TextSource
 
 pub use a2a::{A2a, External, ExternalTls, NamespaceKind, NamespacePrincipal, Peer, Principal, Role};
 pub use intelligence::{
-    Budget, BudgetPeriod, BudgetWindow, Dialect, Intelligence, ModelEndpoint, OnExhausted,
+    Budget, BudgetPeriod, BudgetWindow, Degrade, Dialect, Intelligence, ModelEndpoint, OnExhausted,
 };
-pub use run::{ConcurrencyPolicy, Limits, Run, RunMode};
+pub use run::{ConcurrencyPolicy, Limits, Run, RunMode, SubagentLimits};
 pub use server::{McpServerUse, ToolChoice};
 pub use status::{AgentStatus, LastRun, ProtocolVersions, ToolsSummary};
 pub use store::{DEFAULT_STORE_SIZE, FileStore, HttpStore, McpStore, MemoryStore, Retain, Store};

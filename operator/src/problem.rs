@@ -9,6 +9,8 @@ pub enum Reason {
     InvalidSpec,
     /// Accepted: a field is not built yet.
     NotSupportedYet,
+    /// Accepted: untrusted input, sensitive data and a way out in one agent, and the spec does not allow it.
+    LethalTrifecta,
     /// Accepted: the rendered document is too large.
     ConfigTooLarge,
     /// ResolvedRefs: an object or a key of it is not there.
@@ -29,6 +31,7 @@ impl Reason {
         match self {
             Self::InvalidSpec => "InvalidSpec",
             Self::NotSupportedYet => "NotSupportedYet",
+            Self::LethalTrifecta => "LethalTrifecta",
             Self::ConfigTooLarge => "ConfigTooLarge",
             Self::RefNotFound => "RefNotFound",
             Self::RefNotPermitted => "RefNotPermitted",

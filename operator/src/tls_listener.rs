@@ -1,6 +1,6 @@
 //! The accept loop of the operator's two TLS ports, the issuer's and that of reports. Bounds what a stranger can do
-//! before and during the handshake: connections of all and of one address, and the time. Handshakes run off the accept
-//! path. What is spoken after the handshake is the session's.
+//! before and during the handshake: connections of all and of one address, and the time. Whoever holds most makes room
+//! when all places are taken. Handshakes run off the accept path. What is spoken after the handshake is the session's.
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use agentd_base::class::Class;
 use agentd_base::drain::Watch;
+use agentd_base::places::{Place, Places};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -29,7 +29,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Bounds {
     /// The port's name in logs.
     pub(crate) name: &'static str,
-    /// Connections at once; more wait in the kernel's queue.
+    /// Connections at once; the next one takes the place of the oldest of whoever holds most.
     pub(crate) connections: usize,
     /// Of these, from one [`origin`]; more are closed.
     pub(crate) per_origin: usize,
@@ -39,6 +39,9 @@ pub(crate) struct Bounds {
 
 /// What one connection is served with.
 pub(crate) trait Session: Send + 'static {
+    /// Whether the handshake shows who the peer is: such a one keeps its place.
+    const KNOWN: bool;
+
     /// Of the handshake.
     fn tls(&self) -> Arc<ServerConfig>;
 
@@ -80,18 +83,13 @@ impl Listener {
         mut drain: Watch,
     ) {
         let graceful = GracefulShutdown::new();
-        let room = Arc::new(Semaphore::new(bounds.connections));
+        let places = Places::new(bounds.connections);
         let origins = Tally::new(bounds.per_origin);
         loop {
-            let next = async {
-                let place = room.clone().acquire_owned().await;
-                (place, self.0.accept().await)
-            };
-            let (place, accepted) = tokio::select! {
+            let accepted = tokio::select! {
                 () = drain.signaled() => break,
-                next = next => next,
+                accepted = self.0.accept() => accepted,
             };
-            let Ok(place) = place else { break };
             let (stream, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -106,9 +104,17 @@ impl Listener {
                 continue;
             };
             let Some(session) = session() else { continue };
+            let Some(place) = places.take(origin) else {
+                tracing::warn!(event = "connection.refused", port = bounds.name, %peer, limit = bounds.connections);
+                continue;
+            };
             let watcher = graceful.watcher();
             tokio::spawn(async move {
-                if let Err(error) = connection(stream, session, origin, watcher).await {
+                let served = tokio::select! {
+                    served = connection(stream, session, origin, watcher, &place) => served,
+                    () = place.lost() => Err("its place went to another connection".to_owned()),
+                };
+                if let Err(error) = served {
                     tracing::debug!(event = "connection.fail", port = bounds.name, %peer, error);
                 }
                 drop((counted, place));
@@ -130,6 +136,7 @@ async fn connection<S: Session>(
     session: S,
     origin: IpAddr,
     watcher: Watcher,
+    place: &Place,
 ) -> Result<(), String> {
     let _ = stream.set_nodelay(true);
     let handshake = timeout(
@@ -140,6 +147,9 @@ async fn connection<S: Session>(
         .await
         .map_err(|_| "the handshake took too long".to_owned())?
         .map_err(|error| error.to_string())?;
+    if S::KNOWN {
+        place.keep();
+    }
     session.serve(stream, origin, watcher).await
 }
 
@@ -156,7 +166,58 @@ fn origin(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods)] // The listener under test is on loopback.
+
+    use tokio::io::AsyncReadExt as _;
+
     use super::*;
+
+    struct Silent(Arc<ServerConfig>);
+
+    impl Session for Silent {
+        const KNOWN: bool = false;
+
+        fn tls(&self) -> Arc<ServerConfig> {
+            self.0.clone()
+        }
+
+        async fn serve(self, _: TlsStream<TcpStream>, _: IpAddr, _: Watcher) -> Result<(), String> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn strangers_that_say_nothing_make_room_for_whoever_comes() {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
+        let tls = Arc::new(tls);
+        let bounds = Bounds {
+            name: "test",
+            connections: 2,
+            per_origin: 8,
+            drain: Duration::ZERO,
+        };
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let drain = agentd_base::drain::Drain::new();
+        let serving = tokio::spawn(listener.serve(bounds, move || Some(Silent(tls.clone())), drain.watch()));
+        let mut first = TcpStream::connect(address).await.unwrap();
+        let others = [
+            TcpStream::connect(address).await.unwrap(),
+            TcpStream::connect(address).await.unwrap(),
+        ];
+        let ended = timeout(Duration::from_secs(8), first.read(&mut [0; 1])).await;
+        assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{ended:?}");
+        for other in &others {
+            let open = other.try_read(&mut [0; 1]).unwrap_err();
+            assert_eq!(open.kind(), std::io::ErrorKind::WouldBlock);
+        }
+        serving.abort();
+    }
 
     #[test]
     fn a_machine_is_one_origin() {

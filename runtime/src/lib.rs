@@ -17,6 +17,7 @@ pub mod report;
 pub mod signals;
 pub mod supervisor;
 pub mod telemetry;
+mod trifecta;
 pub mod worker;
 
 use std::future::Future;

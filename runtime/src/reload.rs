@@ -39,6 +39,9 @@ pub trait Reloadable: Clone + PartialEq + Send + Sync + 'static {
     /// What differs.
     fn changes(&self, new: &Self) -> Changes;
 
+    /// Says what must not be taken in silence.
+    fn audit(&self) {}
+
     /// The file of the trust bundle.
     fn bundle_file(&self) -> Option<PathBuf>;
 
@@ -59,6 +62,10 @@ impl Reloadable for Document {
     fn changes(&self, new: &Self) -> Changes {
         // Both were made from JSON.
         Changes::between(self, new).unwrap_or_default()
+    }
+
+    fn audit(&self) {
+        crate::trifecta::audit(self);
     }
 
     fn bundle_file(&self) -> Option<PathBuf> {
@@ -272,6 +279,7 @@ impl<T: Reloadable> Reloader<T> {
         let generation = self.settings.borrow().generation + 1;
         let changed = listed(changed.into_iter());
         tracing::info!(event = "config.reloaded", generation, changed, digest);
+        document.audit();
         self.settings.send_replace(Arc::new(Settings {
             generation,
             document,

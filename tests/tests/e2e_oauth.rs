@@ -44,6 +44,8 @@ kind: Agent
 metadata: {name: demo, namespace: NAMESPACE}
 spec:
   instruction: Answer with the tools.
+  # Its servers' tags give all three legs.
+  security: {allowTrifecta: true}
   intelligence:
     endpoints:
       - name: gateway

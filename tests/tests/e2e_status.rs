@@ -161,6 +161,33 @@ async fn s11_s02_the_cause_of_a_pod_that_does_not_come_up_is_in_the_message() {
 }
 
 #[tokio::test]
+async fn a_volume_that_nobody_provides_is_named_as_the_cause() {
+    let namespace = Namespace::new("volume");
+    // The scheduler waits for such a class in silence.
+    let class = format!("{}-nobody", namespace.name());
+    namespace.apply(&format!(
+        "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {{name: {class}}}\nprovisioner: example.com/nobody\nvolumeBindingMode: WaitForFirstConsumer\n"
+    ));
+    let agent = sample(namespace.name(), "agent.yaml");
+    namespace.apply(&format!(
+        "{agent}  store: {{file: {{storageClassName: {class}}}}}\n"
+    ));
+    let client = cluster().client().await;
+    let agents = wait::resources(&client, namespace.name(), "Agent");
+    let named = |agent: Option<&DynamicObject>| {
+        agent
+            .and_then(|agent| wait::condition(agent, "Ready"))
+            .is_some_and(|(status, reason, message)| {
+                status == "False"
+                    && reason == "Progressing"
+                    && message.contains("PersistentVolumeClaim demo-agent is Pending")
+            })
+    };
+    wait::until(&agents, "demo", "the claim is named", MINUTE, named).await;
+    cluster().kubectl(["delete", "storageclass", &class]).ok();
+}
+
+#[tokio::test]
 async fn s06_m05_a_server_that_does_not_speak_mcp_is_not_ready_and_its_tools_come_when_it_does() {
     let namespace = Namespace::new("server");
     reach_outside(namespace.name());

@@ -61,9 +61,11 @@ pub struct ModelEndpoint {
     pub destination: Destination,
 }
 
-/// Tokens over time.
+/// Tokens over time, of the whole agent, and kept over restarts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.degrade) == (has(self.onExhausted) && self.onExhausted == 'degrade')")
+    .message("onExhausted degrade needs degrade.model, the cheaper model; without it remove degrade"))]
 pub struct Budget {
     /// Every window holds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -74,20 +76,42 @@ pub struct Budget {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub lifetime_tokens: Option<i64>,
-    /// What happens when a budget is spent.
+    /// What a model call does when a budget is spent. Absent: wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_exhausted: Option<OnExhausted>,
+    /// The model of onExhausted degrade.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degrade: Option<Degrade>,
 }
 
-/// One window of a budget.
+/// Another model for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+pub struct Degrade {
+    /// Its name, at the same endpoints.
+    #[schemars(length(min = 1, max = 256))]
+    pub model: String,
+}
+
+/// One window of a budget: so much in each stretch of the calendar, in UTC. At least one of tokens, requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.tokens) || has(self.requests)").message("at least one of tokens, requests"))]
 pub struct BudgetWindow {
     /// second, minute, hour, day or week.
     pub per: BudgetPeriod,
     /// Tokens in it, both ways.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
-    pub tokens: i64,
+    pub tokens: Option<i64>,
+    /// Model calls in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub requests: Option<i64>,
+    /// When a day or a week begins, as HH:MMZ. Absent: midnight; weeks begin on Monday.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 6), regex(pattern = r"^([01][0-9]|2[0-3]):[0-5][0-9]Z$"))]
+    pub reset: Option<String>,
 }
 
 /// The length of a window.

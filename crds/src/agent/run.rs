@@ -87,6 +87,31 @@ pub struct Limits {
     pub tokens: i64,
     /// Wall clock.
     pub deadline: Duration,
+    /// Of the subagents that turns start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subagents: Option<SubagentLimits>,
+}
+
+/// What subagents may be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubagentLimits {
+    /// Generations below a conversation; 0: none. Absent: 3.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 16))]
+    pub depth: Option<i32>,
+    /// Live ones of one parent. Absent: 8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 256))]
+    pub breadth: Option<i32>,
+    /// Live ones of the whole agent. Absent: 64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub total: Option<i32>,
+    /// How fast they may be started, as number/seconds. Absent: 8/2s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16), regex(pattern = r"^[1-9][0-9]{0,4}/[1-9][0-9]{0,4}s$"))]
+    pub rate: Option<String>,
 }
 
 impl Default for Limits {
@@ -95,6 +120,7 @@ impl Default for Limits {
             steps: 500,
             tokens: 2_000_000,
             deadline: Duration("1h".into()),
+            subagents: None,
         }
     }
 }

@@ -50,8 +50,8 @@ pub fn lifecycle() -> Lifecycle {
 /// Probes and metrics.
 pub fn observability() -> Observability {
     Observability {
-        log_level: None,
         metrics_addr: Some(any(ADMIN_PORT)),
+        ..Observability::default()
     }
 }
 

@@ -53,8 +53,6 @@ pub const AGENT: &[Unsupported] = &[
     given("intelligence.endpoints[].auth.aauth"),
     given("intelligence.endpoints[].auth.spiffe"),
     given("intelligence.ref"),
-    not("intelligence.dialect", "openai"),
-    filled("intelligence.budget"),
     given("mcpServers[].auth.aws"),
     given("mcpServers[].auth.aauth"),
     given("mcpServers[].auth.spiffe"),
@@ -76,9 +74,11 @@ pub const AGENT: &[Unsupported] = &[
     filled("a2a.principals[].grants"),
     filled("a2a.peers"),
     given("a2a.external"),
-    given("store.mcp"),
-    given("store.http"),
-    given("security.allowTrifecta"),
+    given("store.http.auth.oauth2"),
+    given("store.http.auth.aws"),
+    given("store.http.auth.aauth"),
+    given("store.http.auth.spiffe"),
+    given("store.http.connectTimeout"),
     filled("settings"),
     given("serviceAccount.name"),
     filled("podTemplate"),
@@ -168,7 +168,7 @@ mod tests {
             ],
             "settings": {},
             "run": { "mode": "Service" },
-            "store": { "http": {} },
+            "store": { "http": { "connectTimeout": "1s" } },
         });
         let found: Vec<String> = find(&spec, AGENT)
             .into_iter()
@@ -179,7 +179,7 @@ mod tests {
             [
                 "spec.mcpServers[b].auth.aws is not supported yet; remove it",
                 "spec.mcpServers[b].tools.requireApproval is not supported yet; remove it",
-                "spec.store.http is not supported yet; remove it",
+                "spec.store.http.connectTimeout is not supported yet; remove it",
             ]
         );
     }

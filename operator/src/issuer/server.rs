@@ -335,6 +335,8 @@ struct Stranger {
 }
 
 impl Session for Stranger {
+    const KNOWN: bool = false;
+
     fn tls(&self) -> Arc<ServerConfig> {
         self.tls.clone()
     }

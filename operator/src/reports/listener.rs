@@ -88,6 +88,8 @@ struct Pod {
 }
 
 impl Session for Pod {
+    const KNOWN: bool = true;
+
     fn tls(&self) -> Arc<ServerConfig> {
         let mut config = server_config(&self.service.identity, ClientAuth::Required);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

@@ -103,7 +103,9 @@ fn run_bridge(world: &World) -> Option<BridgeDocument> {
 
 /// The specs with and without each field that is honoured.
 fn honoured(table: &'static [Field]) -> impl Iterator<Item = Value> {
-    let specs = table.iter().filter(|field| field.refused.is_none());
+    let specs = table
+        .iter()
+        .filter(|field| field.refused.is_none() && field.awaited.is_none());
     specs
         .flat_map(|field| [field.without, field.with])
         .map(|text| serde_saphyr::from_str(text).unwrap())

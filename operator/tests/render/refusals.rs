@@ -214,3 +214,62 @@ fn amounts_that_kubernetes_cannot_read_are_named() {
         .unwrap_err();
     assert_eq!(messages(&rejected.problems), [fault("deployment.resources")]);
 }
+
+#[test]
+fn untrusted_input_sensitive_data_and_a_way_out_do_not_meet_in_one_agent() {
+    let servers = |mail: Value| {
+        let mut one = json!({ "name": "mail", "url": "https://mail.example/mcp", "tags": ["sensitive"],
+            "toolTags": [{ "name": "send_*", "tags": ["egress"] }] });
+        patch(&mut one, &mail);
+        json!({ "mcpServers": [one, { "name": "web", "url": "https://web.example/mcp" }] })
+    };
+    assert_eq!(
+        refused(servers(json!({}))),
+        [
+            "LethalTrifecta: untrusted_input by web, sensitive by mail and egress by mail/send_* meet in one agent; tag servers and tools as they are, keep one leg out by tools.deny, or set spec.security.allowTrifecta"
+        ]
+    );
+    // A person can say that it may be, keep a leg out, or say that the untagged server is harmless.
+    let mut allowed = servers(json!({}));
+    patch(&mut allowed, &json!({ "security": { "allowTrifecta": true } }));
+    assert_eq!(refused(allowed), Vec::<String>::new());
+    assert_eq!(
+        refused(servers(json!({ "tools": { "deny": ["send_*"] } }))),
+        Vec::<String>::new()
+    );
+    let mut harmless = servers(json!({}));
+    harmless["mcpServers"][1]["toolTags"] = json!([{ "name": "*", "tags": [] }]);
+    assert_eq!(refused(harmless), Vec::<String>::new());
+    // What an McpServer says of itself counts as what an inline one says.
+    let by_reference = json!({ "mcpServers": [
+        { "name": "desk", "ref": { "name": "desk" } },
+        { "name": "mail", "url": "https://mail.example/mcp", "tags": ["sensitive", "untrusted_input"] },
+    ]});
+    assert_eq!(refused(by_reference).len(), 1);
+}
+
+#[test]
+fn a_store_needs_its_server() {
+    let store = |servers: Value| json!({ "store": { "mcp": { "server": "kept" } }, "mcpServers": servers });
+    let missing = refused(store(json!([])));
+    assert!(
+        missing.contains(
+            &"InvalidSpec: spec.store.mcp.server: `kept` is not in spec.mcpServers; add the server there"
+                .to_owned()
+        ),
+        "{missing:?}"
+    );
+    let rejected = render_agent(
+        &agent(store(json!([{ "name": "kept", "ref": { "name": "nowhere" } }]))),
+        &install(),
+    )
+    .unwrap_err();
+    let unresolved = messages(&rejected.unresolved);
+    assert!(
+        unresolved.contains(
+            &"RefNotFound: the store's server `kept` is not used: McpServer nowhere does not exist (spec.mcpServers[kept]); create it or remove the entry"
+                .to_owned()
+        ),
+        "{unresolved:?}"
+    );
+}

@@ -17,6 +17,7 @@ pub mod reload;
 pub mod secret;
 mod shape;
 mod spiffe;
+pub mod trifecta;
 pub mod validate;
 
 pub use bridge::BridgeDocument;

@@ -34,7 +34,22 @@ pub fn validate(document: &Document, place: Place) -> Vec<Fault> {
     listener::check(document, &mut faults);
     rest(document, &mut faults);
     not_yet::check(document, &mut faults);
+    trifecta(document, &mut faults);
     faults
+}
+
+/// What servers are declared to do must not meet in one agent, unless that is accepted.
+fn trifecta(document: &Document, faults: &mut Vec<Fault>) {
+    if document.security.allow_trifecta {
+        return;
+    }
+    if let Some(found) = crate::trifecta::declared(document) {
+        faults.push(Fault::new(
+            crate::trifecta::KEY,
+            found.to_string(),
+            "keep one out by tools or tags, or set it to true",
+        ));
+    }
 }
 
 fn agent(document: &Document, faults: &mut Vec<Fault>) {

@@ -116,6 +116,7 @@ struct Foundation {
 pub async fn run(start: Start) -> u8 {
     let service = start.loaded.document.is_service();
     tracing::info!(event = "proc.start", version = env!("CARGO_PKG_VERSION"), service);
+    crate::trifecta::audit(&start.loaded.document);
     let ended = match Signals::install() {
         Ok(signals) if service => service::run(start, signals).await,
         Ok(signals) => one_shot::run(start, signals).await,

@@ -114,6 +114,9 @@ impl References {
         for endpoint in &spec.intelligence.endpoints {
             found.destination(&endpoint.destination);
         }
+        if let Some(http) = spec.store.as_ref().and_then(|store| store.http.as_ref()) {
+            found.destination(&http.destination);
+        }
         for server in &spec.mcp_servers {
             found.destination(&server.destination);
             found

@@ -5,18 +5,20 @@
 //! that is not built is refused by name; the lists of callers are made even when the rest is refused, so that an ID
 //! that left a spec leaves what runs.
 
+mod models;
 mod names;
 mod plans;
 mod principals;
 mod servers;
+mod store;
 
 use std::collections::BTreeMap;
 
 use agentd_base::limit::DOCUMENT_BYTES;
-use agentd_config::document::{Auth, Document, ModelEndpoint, Principal};
+use agentd_config::document::{Document, Principal, Security, SubagentLimits};
 use agentd_config::endpoint::Place;
-use agentd_config::secret;
-use agentd_crds::agent::AgentSpec;
+use agentd_config::{secret, trifecta};
+use agentd_crds::agent;
 use agentd_identity::SpiffeId;
 use agentd_identity::id::IdError;
 use k8s_openapi::api::core::v1::ResourceRequirements;
@@ -110,7 +112,8 @@ pub fn validate(inputs: &Inputs, install: &Install) -> Result<Validated, Rejecte
 
     let principals = principals::resolve(inputs, &mut work);
     let servers = servers::resolve(inputs, &subject, install, &mut work);
-    let endpoints = work.endpoints(spec);
+    let intelligence = work.intelligence(&spec.intelligence);
+    let store = work.store(spec.store.as_ref(), &servers, &subject);
     let instruction = work.instruction(inputs);
     work.config_maps(inputs);
     work.claim(inputs);
@@ -119,23 +122,32 @@ pub fn validate(inputs: &Inputs, install: &Install) -> Result<Validated, Rejecte
         "https://{}:{SERVE_PORT}",
         service_host(&subject.made, &subject.namespace)
     );
-    let store = plans::store(spec.store.as_ref());
     let limits = &spec.limits;
     let deadline = work.findings.duration("limits.deadline", Some(&limits.deadline));
+    let subagents = limits.subagents.as_ref().map(|asked| work.subagents(asked));
+    let subagents = subagents.unwrap_or_default();
 
     let rendered = own.and_then(|(spiffe_id, identity, report)| {
         let document = document::document(Parts {
             name: subject.name.clone(),
             instruction,
-            endpoints,
-            model: spec.intelligence.model.clone(),
+            intelligence,
             servers: servers.entries,
             url: url.clone(),
             principals: principals.clone(),
-            file_store: store != StorePlan::Memory,
+            store,
             steps: u32::try_from(limits.steps).unwrap_or_default(),
             tokens: u64::try_from(limits.tokens).unwrap_or_default(),
             deadline,
+            subagents,
+            security: Security {
+                allow_trifecta: spec
+                    .security
+                    .as_ref()
+                    .and_then(|security| security.allow_trifecta)
+                    == Some(true),
+                ..Security::default()
+            },
             identity,
             report,
         });
@@ -164,7 +176,7 @@ pub fn validate(inputs: &Inputs, install: &Install) -> Result<Validated, Rejecte
         url,
         halves,
         mounts,
-        store,
+        store: plans::store(spec.store.as_ref()),
         replicas: if spec.suspend { Some(0) } else { spec.replicas },
         image: spec.image.clone().unwrap_or_else(|| install.agent_image.clone()),
         pull_secrets: spec
@@ -206,30 +218,26 @@ impl Work {
         self.blocked = true;
     }
 
-    fn endpoints(&mut self, spec: &AgentSpec) -> Vec<ModelEndpoint> {
-        let mut endpoints = Vec::new();
-        for endpoint in &spec.intelligence.endpoints {
-            let path = format!("intelligence.endpoints[{}]", endpoint.name);
-            let allow_plaintext = endpoint.allow_plaintext == Some(true);
-            if allow_plaintext && endpoint.url.starts_with("http://") {
-                self.notes.push(Problem::new(
-                    Reason::PlaintextModel,
-                    format!("spec.{path} is spoken to in plain http: prompts, answers and credentials can be read on the way"),
-                ));
-            }
-            let mut connection = self
-                .findings
-                .connection(&format!("{path}."), (&endpoint.destination).into());
-            // For a model it is refused by name elsewhere.
-            connection.auth.take_if(|auth| matches!(auth, Auth::OAuth2(_)));
-            endpoints.push(ModelEndpoint {
-                name: Some(endpoint.name.clone()),
-                url: endpoint.url.clone(),
-                allow_plaintext,
-                connection,
-            });
+    fn subagents(&mut self, asked: &agent::SubagentLimits) -> SubagentLimits {
+        let agent::SubagentLimits {
+            depth,
+            breadth,
+            total,
+            rate,
+        } = asked;
+        // The schema lets no negative one in.
+        let count = |number: &Option<i32>| number.and_then(|number| u32::try_from(number).ok());
+        let rate = rate.as_ref().and_then(|rate| {
+            let parsed = rate.parse();
+            let fault = |error| Problem::invalid(format!("spec.limits.subagents.rate: {error}"));
+            self.findings.take(parsed.map_err(fault))
+        });
+        SubagentLimits {
+            depth: count(depth),
+            breadth: count(breadth),
+            total: count(total),
+            rate,
         }
-        endpoints
     }
 
     fn instruction(&mut self, inputs: &Inputs) -> Option<String> {
@@ -304,7 +312,16 @@ impl Work {
     fn render(&mut self, document: &Document, inputs: &Inputs) -> Option<Halves> {
         let faults = agentd_config::validate::validate(document, Place::Pod);
         for fault in faults {
-            self.invalid(fault.to_string());
+            let problem = if fault.key == trifecta::KEY {
+                let text = format!(
+                    "{}; tag servers and tools as they are, keep one leg out by tools.deny, or set spec.security.allowTrifecta",
+                    fault.problem
+                );
+                Problem::new(Reason::LethalTrifecta, text)
+            } else {
+                Problem::invalid(fault.to_string())
+            };
+            self.findings.problems.push(problem);
         }
         let halves = pair::halves(FILE, document, &inputs.bundle_pem);
         let halves = self.findings.take(halves)?;

@@ -1,6 +1,6 @@
 //! Every field of an Agent's spec.
 
-use super::{Field, honoured, refused};
+use super::{Field, awaited, honoured, refused};
 
 const BASE_ENDPOINT: &str = "{ intelligence: { endpoints: [{ name: e, url: 'https://e.example' }] } }";
 const BASE_SERVER: &str = "{ mcpServers: [{ name: s, url: 'https://s.example' }] }";
@@ -20,7 +20,7 @@ pub(crate) const AGENT: &[Field] = &[
         "{ instruction: null, instructionFrom: { secretKeyRef: { name: a, key: b } } }",
     ),
     honoured("intelligence.model", "{}", "{ intelligence: { model: other } }"),
-    refused(
+    awaited(
         "intelligence.dialect",
         "{ intelligence: { dialect: anthropic } }",
         "intelligence.dialect",
@@ -30,9 +30,39 @@ pub(crate) const AGENT: &[Field] = &[
         "{ intelligence: { endpoints: null, ref: { } } }",
         "intelligence.ref",
     ),
-    refused(
-        "intelligence.budget",
+    awaited(
+        "intelligence.budget.lifetimeTokens",
         "{ intelligence: { budget: { lifetimeTokens: 1 } } }",
+        "intelligence.budget",
+    ),
+    awaited(
+        "intelligence.budget.windows.per",
+        "{ intelligence: { budget: { windows: [{ per: week, tokens: 1 }] } } }",
+        "intelligence.budget",
+    ),
+    awaited(
+        "intelligence.budget.windows.tokens",
+        "{ intelligence: { budget: { windows: [{ per: day, tokens: 2 }] } } }",
+        "intelligence.budget",
+    ),
+    awaited(
+        "intelligence.budget.windows.requests",
+        "{ intelligence: { budget: { windows: [{ per: day, tokens: 1, requests: 1 }] } } }",
+        "intelligence.budget",
+    ),
+    awaited(
+        "intelligence.budget.windows.reset",
+        "{ intelligence: { budget: { windows: [{ per: day, tokens: 1, reset: '06:00Z' }] } } }",
+        "intelligence.budget",
+    ),
+    awaited(
+        "intelligence.budget.onExhausted",
+        "{ intelligence: { budget: { lifetimeTokens: 1, onExhausted: refuse } } }",
+        "intelligence.budget",
+    ),
+    awaited(
+        "intelligence.budget.degrade",
+        "{ intelligence: { budget: { lifetimeTokens: 1, onExhausted: degrade, degrade: { model: other } } } }",
         "intelligence.budget",
     ),
     honoured(
@@ -358,19 +388,98 @@ pub(crate) const AGENT: &[Field] = &[
         "{ store: { file: { ephemeral: true } } }",
     ),
     honoured("store.memory", "{}", "{ store: { memory: { } } }"),
-    refused("store.mcp", "{ store: { mcp: { server: s } } }", "store.mcp"),
-    refused(
-        "store.http",
+    awaited(
+        "store.mcp.server",
+        "{ mcpServers: [{ name: s, url: 'https://s.example' }], store: { mcp: { server: s } } }",
+        "store.mcp",
+    ),
+    awaited(
+        "store.http.url",
         "{ store: { http: { url: 'https://x.example' } } }",
         "store.http",
+    ),
+    awaited(
+        "store.http.headers",
+        "{ store: { http: { url: 'https://x.example', headers: [{ name: A, valueFrom: { secretKeyRef: { name: a, key: b } } }] } } }",
+        "store.http",
+    ),
+    awaited(
+        "store.http.auth.static",
+        "{ store: { http: { url: 'https://x.example', auth: { static: { bearer: { valueFrom: { secretKeyRef: { name: a, key: b } } } } } } } }",
+        "store.http",
+    ),
+    refused(
+        "store.http.auth.oauth2",
+        "{ store: { http: { url: 'https://x.example', auth: { oauth2: { clientID: me, clientSecret: { valueFrom: { secretKeyRef: { name: a, key: b } } } } } } } }",
+        "store.http.auth.oauth2",
+    ),
+    refused(
+        "store.http.auth.aws",
+        "{ store: { http: { url: 'https://x.example', auth: { aws: { } } } } }",
+        "store.http.auth.aws",
+    ),
+    refused(
+        "store.http.auth.aauth",
+        "{ store: { http: { url: 'https://x.example', auth: { aauth: { } } } } }",
+        "store.http.auth.aauth",
+    ),
+    refused(
+        "store.http.auth.spiffe",
+        "{ store: { http: { url: 'https://x.example', auth: { spiffe: { } } } } }",
+        "store.http.auth.spiffe",
+    ),
+    awaited(
+        "store.http.tls.caBundle",
+        "{ store: { http: { url: 'https://x.example', tls: { caBundle: { configMapKeyRef: { name: corporate-roots, key: roots.pem } } } } } }",
+        "store.http",
+    ),
+    awaited(
+        "store.http.tls.clientCertificate",
+        "{ store: { http: { url: 'https://x.example', tls: { clientCertificate: { secretName: a } } } } }",
+        "store.http",
+    ),
+    awaited(
+        "store.http.tls.serverName",
+        "{ store: { http: { url: 'https://x.example', tls: { serverName: y.example } } } }",
+        "store.http",
+    ),
+    awaited(
+        "store.http.timeout",
+        "{ store: { http: { url: 'https://x.example', timeout: 7s } } }",
+        "store.timeout",
+    ),
+    refused(
+        "store.http.connectTimeout",
+        "{ store: { http: { url: 'https://x.example', connectTimeout: 7s } } }",
+        "store.http.connectTimeout",
     ),
     honoured("limits.steps", "{}", "{ limits: { steps: 7 } }"),
     honoured("limits.tokens", "{}", "{ limits: { tokens: 7 } }"),
     honoured("limits.deadline", "{}", "{ limits: { deadline: 7s } }"),
-    refused(
+    awaited(
+        "limits.subagents.depth",
+        "{ limits: { subagents: { depth: 1 } } }",
+        "limits.subagents",
+    ),
+    awaited(
+        "limits.subagents.breadth",
+        "{ limits: { subagents: { breadth: 1 } } }",
+        "limits.subagents",
+    ),
+    awaited(
+        "limits.subagents.total",
+        "{ limits: { subagents: { total: 1 } } }",
+        "limits.subagents",
+    ),
+    awaited(
+        "limits.subagents.rate",
+        "{ limits: { subagents: { rate: 1/2s } } }",
+        "limits.subagents",
+    ),
+    honoured(
         "security.allowTrifecta",
-        "{ security: { allowTrifecta: false } }",
-        "security.allowTrifecta",
+        "{}",
+        "{ security: { allowTrifecta: true } }",
     ),
     refused("settings", "{ settings: { a: 1 } }", "settings"),
     honoured("replicas", "{}", "{ replicas: 1 }"),
@@ -418,7 +527,7 @@ pub(crate) const AGENT: &[Field] = &[
     // Shown by its own test: it needs a claim that is there.
     refused(
         "store.file.claimName",
-        "{ store: { http: { url: 'https://x.example' } } }",
-        "store.http",
+        "{ updatePolicy: Always, store: { file: { claimName: x } } }",
+        "updatePolicy",
     ),
 ];

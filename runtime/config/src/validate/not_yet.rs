@@ -13,7 +13,6 @@ pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
         context,
         store,
         limits,
-        security,
         observability,
         memory,
         ..
@@ -41,7 +40,6 @@ pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
         ("store.http", store.http.is_some()),
         ("store.retention", store.retention != Default::default()),
         ("limits.subagents", limits.subagents != Default::default()),
-        ("security.allow_trifecta", security.allow_trifecta),
         ("observability.log_content", observability.log_content),
     ];
     for (key, is_set) in rows {

@@ -1,11 +1,9 @@
 //! The runtime document of an Agent. Pure: from parts that are already decided.
 
-use std::path::PathBuf;
-
 use agentd_base::duration::Duration;
 use agentd_config::document::{
-    A2a, Agent, Document, Identity, Intelligence, Limits, Mcp, McpServer, ModelEndpoint, Principal, Report,
-    RunLimits, Security, Store, StoreKind, ToolsRefresh,
+    A2a, Agent, Document, Identity, Intelligence, Limits, Mcp, McpServer, Principal, Report, RunLimits,
+    Security, Store, SubagentLimits, ToolsRefresh,
 };
 
 use crate::controllers::platform;
@@ -21,24 +19,26 @@ pub struct Parts {
     pub name: String,
     /// The text, or the reference of the file that holds it.
     pub instruction: Option<String>,
-    /// Models, in order.
-    pub endpoints: Vec<ModelEndpoint>,
-    /// The model's name.
-    pub model: Option<String>,
+    /// The language model.
+    pub intelligence: Intelligence,
     /// The servers.
     pub servers: Vec<McpServer>,
     /// The URL of the card.
     pub url: String,
     /// Who may call.
     pub principals: Vec<Principal>,
-    /// Whether the store is a file.
-    pub file_store: bool,
+    /// Where state lives.
+    pub store: Store,
     /// Model and tool calls of a turn.
     pub steps: u32,
     /// Its tokens.
     pub tokens: u64,
     /// Its time.
     pub deadline: Option<Duration>,
+    /// Of the subagents that turns start.
+    pub subagents: SubagentLimits,
+    /// What is otherwise refused.
+    pub security: Security,
     /// The pod's identity.
     pub identity: Identity,
     /// Where it reports.
@@ -50,15 +50,16 @@ pub fn document(parts: Parts) -> Document {
     let Parts {
         name,
         instruction,
-        endpoints,
-        model,
+        intelligence,
         servers,
         url,
         principals,
-        file_store,
+        store,
         steps,
         tokens,
         deadline,
+        subagents,
+        security,
         identity,
         report,
     } = parts;
@@ -66,9 +67,9 @@ pub fn document(parts: Parts) -> Document {
         agent: Agent {
             name: Some(name),
             instruction,
-            prompt: None,
+            ..Agent::default()
         },
-        intelligence: Intelligence { endpoints, model },
+        intelligence,
         mcp: Mcp {
             default_timeout: None,
             // Reports and status follow what the servers offer; a person need not reload anything.
@@ -82,25 +83,20 @@ pub fn document(parts: Parts) -> Document {
             principals,
             dev: false,
         },
-        store: Store {
-            kind: Some(if file_store {
-                StoreKind::File
-            } else {
-                StoreKind::Memory
-            }),
-            path: file_store.then(|| PathBuf::from(STATE_FOLDER)),
-        },
+        store,
         limits: Limits {
             run: RunLimits {
                 steps: Some(steps),
                 tokens: Some(tokens),
                 deadline,
             },
+            subagents,
         },
         lifecycle: platform::lifecycle(),
         identity: Some(identity),
         report: Some(report),
-        security: Security::default(),
+        security,
         observability: platform::observability(),
+        ..Document::default()
     }
 }

@@ -69,6 +69,6 @@ fn state(store: &StorePlan, made: &str) -> Option<Volume> {
         StorePlan::Claim { .. } => claim(made),
         StorePlan::Existing { claim_name } => claim(claim_name),
         StorePlan::Ephemeral => Some(workload::empty_dir("state")),
-        StorePlan::Memory => None,
+        StorePlan::Memory | StorePlan::Outside => None,
     }
 }

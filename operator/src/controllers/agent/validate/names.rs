@@ -52,7 +52,15 @@ pub(super) fn config_map_keys(spec: &AgentSpec) -> Vec<(String, &KeyReference)> 
     let servers = spec.mcp_servers.iter().filter_map(|server| {
         roots(&server.destination).map(|source| (format!("mcpServers[{}].tls.caBundle", server.name), source))
     });
-    let sources = instruction.into_iter().chain(endpoints).chain(servers);
+    let store = spec.store.as_ref().and_then(|store| store.http.as_ref());
+    let store = store
+        .and_then(|http| roots(&http.destination))
+        .map(|source| ("store.http.tls.caBundle".to_owned(), source));
+    let sources = instruction
+        .into_iter()
+        .chain(endpoints)
+        .chain(servers)
+        .chain(store);
     sources
         .filter_map(|(path, source)| {
             source

@@ -35,6 +35,8 @@ pub enum StorePlan {
     Ephemeral,
     /// In memory.
     Memory,
+    /// At a server.
+    Outside,
 }
 
 impl StorePlan {
@@ -82,8 +84,8 @@ pub(super) fn store(store: Option<&Store>) -> StorePlan {
         }
     };
     match store {
-        // Other kinds are refused by name elsewhere.
         Some(Store { memory: Some(_), .. }) => StorePlan::Memory,
+        Some(Store { mcp: Some(_), .. } | Store { http: Some(_), .. }) => StorePlan::Outside,
         Some(Store { file, .. }) => plan(file.as_ref()),
         None => plan(None),
     }
@@ -133,6 +135,13 @@ pub(super) fn network(
         open.extend(ways_to(&server.endpoint));
         open.extend(token_ways(server, ways_to));
     }
+    open.extend(
+        document
+            .store
+            .http
+            .iter()
+            .flat_map(|http| ways_to(&http.base_url)),
+    );
     let ids = document
         .a2a
         .principals
