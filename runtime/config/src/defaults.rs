@@ -1,12 +1,16 @@
 //! What an absent key means, in one place. The document keeps "absent" apart from a value, so that the operator writes
 //! only what a person asked for.
 
+mod turns;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::document::{
     Connection, Document, Lifecycle, LogLevel, Mcp, McpServer, Observability, RunLimits, StoreKind,
 };
+
+pub use self::turns::*;
 
 /// `timeout`: handshake, list page, model request.
 pub const TIMEOUT: Duration = Duration::from_secs(60);

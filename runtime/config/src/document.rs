@@ -15,15 +15,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use agentd_base::duration::Duration;
+use agentd_base::rate::Rate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::budget::{Budget, Degrade, Exhausted, Per, Slow, Window};
+pub use self::budget::{Budget, Degrade, Exhausted, Per, Reserve, Slow, Window};
 pub use self::connection::{Auth, ClientTls, Connection, OAuth2Auth, StaticAuth};
 pub use self::context::{Context, Plan};
 pub use self::intelligence::{Dialect, Intelligence, ModelEndpoint, StructuredOutput};
 pub use self::store::{HttpOp, HttpStore, McpOp, McpStore, Retention, Store, StoreKind, TaskRetention};
-pub use self::tools::{Discover, Mapped, Memory, Override, Skills, SkillsSource, Tools};
+pub use self::tools::{AgentTools, Discover, Mapped, Memory, Override, Skills, SkillsSource, Tools};
 
 /// The whole document.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -84,8 +85,10 @@ pub struct Document {
 
 impl Document {
     /// The paths that a running process takes up without a restart. Everything else is restart-only.
-    pub const RELOADABLE: [&str; 13] = [
+    pub const RELOADABLE: [&str; 15] = [
         "agent.instruction",
+        "agent.max_parallel_turns",
+        "agent.tools",
         "intelligence",
         "mcp",
         "tools",
@@ -114,6 +117,13 @@ pub struct Agent {
     /// A task to do once; the answer goes to stdout and the process ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// Turns that run at the same time; others wait. Absent: 4.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub max_parallel_turns: Option<u32>,
+    /// What the model of a conversation is shown.
+    #[serde(skip_serializing_if = "is_default")]
+    pub tools: AgentTools,
 }
 
 /// `mcp`.
@@ -267,7 +277,7 @@ pub struct SubagentLimits {
     pub total: Option<u32>,
     /// How fast they may be started: `<burst>/<seconds>s`. Absent: `8/2s`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<String>,
+    pub rate: Option<Rate>,
 }
 
 /// `limits.run`.

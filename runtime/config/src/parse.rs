@@ -117,6 +117,15 @@ pub(crate) fn expand(document: &mut Value) -> Result<(), Fault> {
     if let Some(list) = document.pointer_mut("/tools/disabled") {
         split(list);
     }
+    for path in ["/agent/tools/internal", "/agent/tools/mcp"] {
+        if let Some(list) = document.pointer_mut(path) {
+            match list.as_str().map(str::trim) {
+                Some("all") => *list = vec!["*"].into(),
+                Some("none") => *list = Value::Array(Vec::new()),
+                _ => split(list),
+            }
+        }
+    }
     Ok(())
 }
 

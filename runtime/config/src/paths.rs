@@ -21,7 +21,7 @@ pub const RESERVED: [&str; 6] = [
     "AGENTD_POD_IP",
 ];
 /// Short flags and the paths they set.
-pub const ALIASES: [(&str, &str); 10] = [
+pub const ALIASES: [(&str, &str); 13] = [
     ("instruction", "agent.instruction"),
     ("prompt", "agent.prompt"),
     ("intelligence", "intelligence.endpoints"),
@@ -29,8 +29,11 @@ pub const ALIASES: [(&str, &str); 10] = [
     ("max-steps", "limits.run.steps"),
     ("max-tokens", "limits.run.tokens"),
     ("deadline", "limits.run.deadline"),
+    ("max-depth", "limits.subagents.depth"),
+    ("budget-tokens-lifetime", "intelligence.budget.lifetime_tokens"),
     ("listen", "a2a.listen"),
     ("log-level", "observability.log_level"),
+    ("log-content", "observability.log_content"),
     ("watch-config", "lifecycle.watch_config"),
 ];
 
@@ -152,7 +155,7 @@ fn collect(shape: &Shape, schema: &Value, path: &str, found: &mut Vec<Leaf>) {
             }
             return;
         }
-        Some(Node::Text) => Kind::Text,
+        Some(Node::Text | Node::Form(_)) => Kind::Text,
         Some(Node::Integer { .. }) => Kind::Integer,
         Some(Node::Number { .. }) => Kind::Number,
         Some(Node::Boolean) => Kind::Boolean,

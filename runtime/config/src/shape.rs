@@ -3,6 +3,8 @@
 //! would name neither. Never shows a text value: it could be a credential.
 
 use agentd_base::duration::{self, Duration};
+use agentd_base::rate::{self, Rate};
+use agentd_base::time_of_day::{self, TimeOfDay};
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
@@ -13,6 +15,34 @@ const DEPTH: usize = 32;
 
 /// The schema's word for an object that variables and flags hold whole.
 pub(crate) const WHOLE: &str = "x-written-whole";
+
+/// A form that a text may have to have.
+#[derive(Debug)]
+pub(crate) struct Form {
+    /// Its pattern in the schema.
+    pattern: &'static str,
+    /// What it is.
+    what: &'static str,
+    /// How it is written.
+    example: &'static str,
+    /// Whether a text has it.
+    holds: fn(&str) -> bool,
+}
+
+const FORMS: [Form; 2] = [
+    Form {
+        pattern: rate::PATTERN,
+        what: "a rate",
+        example: "write how many in which time, such as 8/2s",
+        holds: |text| text.parse::<Rate>().is_ok(),
+    },
+    Form {
+        pattern: time_of_day::PATTERN,
+        what: "a time of the day",
+        example: "write hours and minutes of UTC, such as 06:30Z",
+        holds: |text| text.parse::<TimeOfDay>().is_ok(),
+    },
+];
 
 /// How strictly a value is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +71,8 @@ pub(crate) enum Node<'a> {
     Choice(Vec<&'a str>),
     /// Text of a duration, or seconds.
     Duration,
+    /// Text of a form of its own.
+    Form(&'static Form),
     /// Text.
     Text,
     /// A whole number in a range.
@@ -106,10 +138,15 @@ impl Shape {
                 None => node.get("additionalProperties").map(Node::Map),
             },
             "array" => node.get("items").map(Node::List),
-            "string" if node.get("pattern").and_then(Value::as_str) == Some(duration::PATTERN) => {
-                Some(Node::Duration)
+            "string" => {
+                let pattern = node.get("pattern").and_then(Value::as_str);
+                let form = FORMS.iter().find(|form| pattern == Some(form.pattern));
+                Some(match form {
+                    _ if pattern == Some(duration::PATTERN) => Node::Duration,
+                    Some(form) => Node::Form(form),
+                    None => Node::Text,
+                })
             }
-            "string" => Some(Node::Text),
             "integer" => Some(Node::Integer {
                 minimum: number("minimum").unwrap_or(0),
                 maximum: number("maximum").unwrap_or(match node.get("format").and_then(Value::as_str) {
@@ -253,6 +290,8 @@ impl Check<'_> {
             Node::List(_) => ("a list", "write a list".to_owned()),
             Node::Text if value.is_string() => return,
             Node::Text => ("text", "write it in quotes".to_owned()),
+            Node::Form(form) if value.as_str().is_some_and(form.holds) => return,
+            Node::Form(form) => (form.what, form.example.to_owned()),
             Node::Any => return,
             Node::Boolean if value.is_boolean() => return,
             Node::Boolean => ("true or false", "write true or false".to_owned()),

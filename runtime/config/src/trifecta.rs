@@ -66,7 +66,10 @@ pub fn declared(document: &Document) -> Option<Trifecta> {
             continue;
         };
         // Names and nothing else: these are the tools.
-        if let Some(allow) = allow.as_ref().filter(|allow| allow.iter().all(|each| is_name(each))) {
+        if let Some(allow) = allow
+            .as_ref()
+            .filter(|allow| allow.iter().all(|each| is_name(each)))
+        {
             for tool in allow.iter().filter(|tool| filter.admits(tool)) {
                 legs.add(&format!("{name}/{tool}"), &of(server, tool));
             }
@@ -92,10 +95,9 @@ pub fn declared(document: &Document) -> Option<Trifecta> {
 /// The tags of a tool by its server's declaration.
 fn of(server: &McpServer, tool: &str) -> BTreeSet<Tag> {
     let tags = ToolTags::new(&server.tags).map(|tags| tags.of(tool));
-    let is_tagged = server
-        .tags
-        .keys()
-        .any(|pattern| ToolFilter::new(Some(std::slice::from_ref(pattern)), &[]).is_ok_and(|one| one.admits(tool)));
+    let is_tagged = server.tags.keys().any(|pattern| {
+        ToolFilter::new(Some(std::slice::from_ref(pattern)), &[]).is_ok_and(|one| one.admits(tool))
+    });
     match tags {
         Ok(tags) if is_tagged => tags,
         Ok(_) | Err(_) => untagged(),
@@ -194,7 +196,9 @@ mod tests {
             found(["web", "crm", "mail/send_*"])
         );
         assert_eq!(
-            legs(json!([{ "name": "mail", "tags": { "*": ["untrusted_input", "sensitive"], "send": ["egress"] } }])),
+            legs(
+                json!([{ "name": "mail", "tags": { "*": ["untrusted_input", "sensitive"], "send": ["egress"] } }])
+            ),
             found(["mail", "mail", "mail/send"])
         );
     }
@@ -203,7 +207,10 @@ mod tests {
     fn a_server_without_tags_brings_in_text_of_strangers() {
         let two = json!({ "name": "crm", "tags": ["sensitive", "egress"] });
         assert_eq!(legs(json!([two])), None);
-        assert_eq!(legs(json!([two, { "name": "new" }])), found(["new", "crm", "crm"]));
+        assert_eq!(
+            legs(json!([two, { "name": "new" }])),
+            found(["new", "crm", "crm"])
+        );
         // The tools that no pattern tags, too, unless the declaration says that they are harmless.
         let some = json!({ "name": "new", "tags": { "send": ["egress"] } });
         assert_eq!(legs(json!([two, some])), found(["new", "crm", "crm"]));
@@ -215,7 +222,10 @@ mod tests {
     fn what_a_filter_keeps_out_is_no_leg() {
         let mail = |filter: Value| {
             let mut server = json!({ "name": "mail", "tags": { "*": ["untrusted_input", "sensitive"], "send_*": ["egress"] } });
-            server.as_object_mut().unwrap().extend(filter.as_object().unwrap().clone());
+            server
+                .as_object_mut()
+                .unwrap()
+                .extend(filter.as_object().unwrap().clone());
             legs(json!([server]))
         };
         let all = found(["mail", "mail", "mail/send_*"]);
@@ -229,7 +239,10 @@ mod tests {
             mail(json!({ "allow": ["read", "send_mail"] })),
             found(["mail/read", "mail/read", "mail/send_mail"])
         );
-        assert_eq!(mail(json!({ "allow": ["read", "send_mail"], "exclude": ["send_*"] })), None);
+        assert_eq!(
+            mail(json!({ "allow": ["read", "send_mail"], "exclude": ["send_*"] })),
+            None
+        );
     }
 
     #[test]

@@ -5,6 +5,9 @@ mod bridge;
 mod connection;
 mod listener;
 mod not_yet;
+mod spending;
+mod store;
+mod tools;
 
 use std::collections::BTreeSet;
 
@@ -12,7 +15,7 @@ use agentd_base::limit::{INSTRUCTION_BYTES, SERVERS};
 
 pub use bridge::validate_bridge;
 
-use crate::document::{Auth, Document, Identity, Report, StoreKind};
+use crate::document::{Auth, Document, Identity, Report};
 use crate::endpoint::{self, Place, Purpose};
 use crate::fault::Fault;
 use crate::filter::{ToolFilter, ToolTags};
@@ -31,8 +34,10 @@ pub fn validate(document: &Document, place: Place) -> Vec<Fault> {
     agent(document, &mut faults);
     intelligence(document, place, &mut faults);
     mcp(document, place, &mut faults);
+    tools::check(document, &mut faults);
     listener::check(document, &mut faults);
-    rest(document, &mut faults);
+    store::check(document, place, &mut faults);
+    rest(document, place, &mut faults);
     not_yet::check(document, &mut faults);
     trifecta(document, &mut faults);
     faults
@@ -148,6 +153,9 @@ fn intelligence(document: &Document, place: Place, faults: &mut Vec<Fault>) {
         }
         connection::check(&key, &model.connection, url.as_ref(), place, document, faults);
     }
+    if let Some(budget) = &intelligence.budget {
+        spending::check(budget, faults);
+    }
 }
 
 fn mcp(document: &Document, place: Place, faults: &mut Vec<Fault>) {
@@ -183,13 +191,7 @@ fn mcp(document: &Document, place: Place, faults: &mut Vec<Fault>) {
             ("allow", server.allow.as_deref().unwrap_or_default()),
             ("exclude", &server.exclude),
         ] {
-            if let Err(error) = ToolFilter::new(Some(globs), &[]) {
-                faults.push(Fault::new(
-                    format!("{key}.{list}"),
-                    error.to_string(),
-                    "write a name, or a pattern such as read_*",
-                ));
-            }
+            self::globs(&format!("{key}.{list}"), globs, faults);
         }
         if let Err(error) = ToolTags::new(&server.tags) {
             faults.push(Fault::new(
@@ -203,7 +205,7 @@ fn mcp(document: &Document, place: Place, faults: &mut Vec<Fault>) {
     }
 }
 
-fn rest(document: &Document, faults: &mut Vec<Fault>) {
+fn rest(document: &Document, place: Place, faults: &mut Vec<Fault>) {
     if document.lifecycle.watch_config && !document.is_service() {
         faults.push(Fault::new(
             "lifecycle.watch_config",
@@ -211,12 +213,17 @@ fn rest(document: &Document, faults: &mut Vec<Fault>) {
             "take it out, or set a2a.listen",
         ));
     }
-    if document.store_kind() == StoreKind::Memory && document.store.path.is_some() {
-        faults.push(Fault::new(
-            "store.path",
-            "has no effect with the memory store",
-            "take it out, or set store.kind to file",
-        ));
+    if let Some(otel) = &document.observability.otel {
+        let purpose = Purpose::Model {
+            allow_plaintext: true,
+        };
+        address(
+            "observability.otel.endpoint",
+            &otel.endpoint,
+            purpose,
+            place,
+            faults,
+        );
     }
     connection::positive("limits.run.deadline", document.limits.run.deadline, faults);
     connection::positive(
@@ -301,6 +308,44 @@ fn address(
             faults.push(Fault::new(key, refused.problem, refused.remedy));
             None
         }
+    }
+}
+
+/// A name of `mcp.servers`.
+fn known_server(key: &str, name: &str, document: &Document, faults: &mut Vec<Fault>) {
+    if !document.mcp.servers.iter().any(|server| server.name == name) {
+        faults.push(Fault::new(
+            key,
+            "names no server of mcp.servers",
+            "name one of them, or add it there",
+        ));
+    }
+}
+
+/// A JSON pointer (RFC 6901) into a result.
+fn pointer(key: &str, text: Option<&str>, faults: &mut Vec<Fault>) {
+    let Some(text) = text else { return };
+    let escapes = text.match_indices('~').all(|(at, _)| {
+        let next = text.get(at + 1..).unwrap_or_default();
+        next.starts_with(['0', '1'])
+    });
+    if !escapes || !(text.is_empty() || text.starts_with('/')) {
+        faults.push(Fault::new(
+            key,
+            "is not a JSON pointer",
+            "write such as /result/value, or the empty text for the whole",
+        ));
+    }
+}
+
+/// Globs over names of tools.
+fn globs(key: &str, patterns: &[String], faults: &mut Vec<Fault>) {
+    if let Err(error) = ToolFilter::new(Some(patterns), &[]) {
+        faults.push(Fault::new(
+            key,
+            error.to_string(),
+            "write a name, or a pattern such as read_*",
+        ));
     }
 }
 

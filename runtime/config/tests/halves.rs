@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use agentd_base::duration::Duration;
+use agentd_base::rate::Rate;
 use agentd_config::Document;
 use agentd_config::document::*;
 use agentd_config::reload::{Changes, Halves, changed, is_reloadable, merge, merge_patch, split};
@@ -149,12 +150,15 @@ fn pod() -> impl Strategy<Value = (Option<Identity>, Option<Report>)> {
 }
 
 fn subagents() -> impl Strategy<Value = SubagentLimits> {
-    (of(0u32..9), of(1u32..9), of(1u32..9), of(word())).prop_map(|(depth, breadth, total, rate)| {
+    (of(0u32..9), of(1u32..9), of(1u32..9), of(1u32..9)).prop_map(|(depth, breadth, total, burst)| {
         SubagentLimits {
             depth,
             breadth,
             total,
-            rate,
+            rate: burst.map(|burst| Rate {
+                burst,
+                per: Duration::secs(2),
+            }),
         }
     })
 }
@@ -162,11 +166,11 @@ fn subagents() -> impl Strategy<Value = SubagentLimits> {
 fn budget() -> impl Strategy<Value = Budget> {
     let per = prop_oneof![Just(Per::Second), Just(Per::Day), Just(Per::Week)];
     let window =
-        (per, of(1u64..9), of(1u64..9), of(word())).prop_map(|(per, tokens, requests, reset)| Window {
+        (per, of(1u64..9), of(1u64..9), of(1u32..9)).prop_map(|(per, tokens, requests, hour)| Window {
             per,
             tokens,
             requests,
-            reset,
+            reset: hour.map(|hour| format!("{hour:02}:30Z").parse().unwrap()),
         });
     let exhausted = prop_oneof![
         Just(Exhausted::Wait),
@@ -174,15 +178,24 @@ fn budget() -> impl Strategy<Value = Budget> {
         Just(Exhausted::Fail)
     ];
     let factor = of(1u8..9).prop_map(|tenths| tenths.map(|tenths| f64::from(tenths) / 10.0));
-    (vec(window, 0..3), of(1u64..9), exhausted, factor, of(word())).prop_map(
-        |(windows, lifetime_tokens, on_exhausted, factor, model)| Budget {
-            windows,
-            lifetime_tokens,
-            on_exhausted,
-            slow: Slow { factor },
-            degrade: model.map(|model| Degrade { model }),
-        },
+    (
+        vec(window, 0..3),
+        of(1u64..9),
+        exhausted,
+        factor,
+        of(word()),
+        of(1u64..9),
     )
+        .prop_map(
+            |(windows, lifetime_tokens, on_exhausted, factor, model, fixed)| Budget {
+                windows,
+                lifetime_tokens,
+                on_exhausted,
+                slow: Slow { factor },
+                degrade: model.map(|model| Degrade { model }),
+                reserve: Reserve { fixed },
+            },
+        )
 }
 
 fn context() -> impl Strategy<Value = Context> {
@@ -309,10 +322,11 @@ prop_compose! {
         (tools, memory, skills, store_rest) in (tools().boxed(), memory().boxed(), skills().boxed(), store().boxed()),
         (knowledge, search) in (mapped(), mapped()),
         (dialect, structured_output) in (dialect(), structured_output()),
+        (max_parallel_turns, internal, mcp) in (of(1u32..9), of(vec(word(), 0..3)), of(vec(word(), 0..3))),
         (allow_trifecta, log_content, otel) in (any::<bool>(), any::<bool>(), of(word())),
     ) -> Document {
         Document {
-            agent: Agent { name, instruction, prompt },
+            agent: Agent { name, instruction, prompt, max_parallel_turns, tools: AgentTools { internal, mcp } },
             intelligence: Intelligence { endpoints, model, dialect, structured_output, budget },
             mcp: Mcp {
                 default_timeout,
@@ -462,6 +476,9 @@ const CLASSES: &[(&str, bool)] = &[
     ("agent.instruction", true),
     // Of a task that is done once, by a process that reloads nothing.
     ("agent.prompt", false),
+    ("agent.max_parallel_turns", true),
+    ("agent.tools.internal", true),
+    ("agent.tools.mcp", true),
     ("intelligence.endpoints", true),
     ("intelligence.model", true),
     ("intelligence.dialect", true),
@@ -471,6 +488,7 @@ const CLASSES: &[(&str, bool)] = &[
     ("intelligence.budget.on_exhausted", true),
     ("intelligence.budget.slow.factor", true),
     ("intelligence.budget.degrade.model", true),
+    ("intelligence.budget.reserve.fixed", true),
     ("mcp.default_timeout", true),
     ("mcp.servers", true),
     ("mcp.tools_refresh", true),

@@ -21,6 +21,15 @@ const ROWS: &[Row] = &[
         d.agent.instruction = Some("be kind".into())
     }),
     ("agent.prompt", "do it", |d| d.agent.prompt = Some("do it".into())),
+    ("agent.max_parallel_turns", "2", |d| {
+        d.agent.max_parallel_turns = Some(2)
+    }),
+    ("agent.tools.internal", "none", |d| {
+        d.agent.tools.internal = Some(vec![])
+    }),
+    ("agent.tools.mcp", "read_*, fs.stat", |d| {
+        d.agent.tools.mcp = Some(["read_*", "fs.stat"].map(str::to_owned).to_vec())
+    }),
     ("intelligence.endpoints", "https://gw.example/v1", |d| {
         d.intelligence.endpoints = vec![ModelEndpoint {
             url: "https://gw.example/v1".into(),
@@ -44,7 +53,7 @@ const ROWS: &[Row] = &[
                 per: Per::Day,
                 tokens: Some(9),
                 requests: Some(3),
-                reset: Some("05:00Z".into()),
+                reset: Some("05:00Z".parse().unwrap()),
             }]
         },
     ),
@@ -61,6 +70,9 @@ const ROWS: &[Row] = &[
         budget(d).degrade = Some(Degrade {
             model: "small".into(),
         })
+    }),
+    ("intelligence.budget.reserve.fixed", "9", |d| {
+        budget(d).reserve.fixed = Some(9)
     }),
     ("mcp.default_timeout", "7s", |d| {
         d.mcp.default_timeout = Some(Duration::secs(7))
@@ -273,7 +285,7 @@ const ROWS: &[Row] = &[
         d.limits.subagents.total = Some(2)
     }),
     ("limits.subagents.rate", "2/1s", |d| {
-        d.limits.subagents.rate = Some("2/1s".into())
+        d.limits.subagents.rate = Some("2/1s".parse().unwrap())
     }),
     ("lifecycle.drain_timeout", "1m", |d| {
         d.lifecycle.drain_timeout = Some(Duration::secs(60))

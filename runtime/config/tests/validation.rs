@@ -170,8 +170,35 @@ fn every_rule_bites() {
         ("/a2a/principals/0/spiffe_id", json!("spiffe://other/ns/a/sa/x")),
         ("/a2a/principals/0/name", json!("")),
         ("/store", json!({"kind": "memory", "path": "/x"})),
+        ("/store", json!({"prefix": "p", "timeout": "1s"})),
+        ("/store", json!({"kind": "mcp"})),
+        ("/store", json!({"kind": "mcp", "path": "/x", "prefix": "a/b", "timeout": "0s", "mcp": {"server": "state",
+            "put": {"tool": ""}, "get": {"tool": "g", "value": "v"}, "list": {"tool": "l", "keys": "/~2"}}})),
+        ("/store", json!({"kind": "http"})),
+        ("/store", json!({"mcp": {"server": "fs"}, "http": {"base_url": "https://s.example"}})),
+        ("/store", json!({"kind": "http", "http": {"base_url": "http://s.example", "headers": {"Authorization": "hunter2"},
+            "auth": {"oauth2": {"client_id": "i", "client_secret": "{{secret:S}}"}}}})),
+        ("/store", json!({"kind": "http", "http": {"base_url": "https://s.example", "put": {"method": "put"},
+            "get": {"url": "k"}, "list": {"next": "n"}, "delete": {"conflict_status": [200]}}})),
+        ("/store", json!({"retention": {"tasks": {"ttl": "0s"}}})),
+        ("/intelligence/budget", json!({})),
+        ("/intelligence/budget", json!({"windows": [{"per": "day"}, {"per": "hour", "tokens": 5, "reset": "06:00Z"}]})),
+        ("/intelligence/budget", json!({"windows": vec![json!({"per": "day", "tokens": 5}); 9]})),
+        ("/intelligence/budget", json!({"lifetime_tokens": 5, "on_exhausted": "degrade"})),
+        ("/intelligence/budget", json!({"lifetime_tokens": 5, "degrade": {"model": " "}, "slow": {"factor": 0.3}})),
+        ("/intelligence/budget", json!({"windows": [{"per": "day", "tokens": 5}], "degrade": {"model": "m"}})),
+        ("/intelligence/budget", json!({"lifetime_tokens": 5, "on_exhausted": "slow"})),
+        ("/agent/tools", json!({"internal": ["[a"], "mcp": ["{b"]})),
+        ("/tools", json!({"disabled": ["a b", "search.query"], "overrides": {"search.query": {"server": "fs", "tool": "q"}}})),
+        ("/tools", json!({"overrides": {"memory.get": {"server": "fs", "tool": "q"}, "exec": {"server": "fs", "tool": "q"}}})),
+        ("/tools", json!({"overrides": {"search.query": {"server": "else", "tool": " ", "result": "hits"}}})),
+        ("/knowledge", json!({"server": "else"})),
+        ("/search", json!({"server": "else"})),
+        ("/skills", json!({"sources": [{"server": "else", "filter": "[a"}]})),
+        ("/skills", json!({"sources": vec![json!({"server": "fs"}); 65]})),
         ("/limits", json!({"run": {"deadline": "0s"}})),
         ("/lifecycle/drain_timeout", json!("0s")),
+        ("/observability/otel", json!({"endpoint": "collector:4318"})),
         ("/identity/trust_domain", json!("TD")),
         ("/identity/issuer_url", json!("http://i.ns.svc")),
         ("/identity/issuer_id", json!("spiffe://td")),
@@ -214,7 +241,10 @@ fn every_rule_bites() {
         report.push_str(&format!("{pointer} = {shown}\n"));
         for line in found {
             assert!(!line.contains("hunter2") && !line.contains('\n'), "{line}");
-            report.push_str(&format!("  {line}\n"));
+            // Which keys wait for a reader is another list's matter.
+            if !line.contains("is not supported by this version") {
+                report.push_str(&format!("  {line}\n"));
+            }
         }
     }
     insta::assert_snapshot!(report);

@@ -1,5 +1,6 @@
 //! What a document says about spending on the language model. Types only.
 
+use agentd_base::time_of_day::TimeOfDay;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,9 @@ pub struct Budget {
     /// Of `degrade`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub degrade: Option<Degrade>,
+    /// What a call is taken to need before its usage is known.
+    #[serde(skip_serializing_if = "super::is_default")]
+    pub reserve: Reserve,
 }
 
 /// One entry of `intelligence.budget.windows`: so much in each stretch of the calendar, in UTC.
@@ -41,7 +45,7 @@ pub struct Window {
     pub requests: Option<u64>,
     /// When a day or a week begins: `HH:MMZ`. Absent: midnight; weeks begin on Monday.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reset: Option<String>,
+    pub reset: Option<TimeOfDay>,
 }
 
 /// `intelligence.budget.windows[].per`.
@@ -85,6 +89,16 @@ pub struct Slow {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.01, max = 0.99))]
     pub factor: Option<f64>,
+}
+
+/// `intelligence.budget.reserve`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Reserve {
+    /// So many tokens for every call. Absent: what the request holds, estimated, and 4096 for the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub fixed: Option<u64>,
 }
 
 /// `intelligence.budget.degrade`.

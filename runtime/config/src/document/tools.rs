@@ -6,6 +6,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// `agent.tools`: what a conversation's model sees of what there is. It chooses; it grants nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentTools {
+    /// Of our own tools: `all`, `none`, or names and globs such as `memory.*`. Absent: `all`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub internal: Option<Vec<String>>,
+    /// Of the servers' tools, by the names of the catalogue: `all`, `none`, or names and globs. Absent: `all`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<Vec<String>>,
+}
+
 /// `tools`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

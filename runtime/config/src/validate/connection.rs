@@ -135,6 +135,7 @@ fn check_oauth2(key: &str, client: &OAuth2Auth, place: Place, faults: &mut Vec<F
             "write the ID that the authorization server gave, printable ASCII",
         ));
     }
+    template(&format!("{key}.client_id"), client_id, faults);
     for (name, text) in [("client_secret", client_secret), ("client_key", client_key)] {
         if let Some(text) = text {
             referenced(&format!("{key}.{name}"), text, faults);

@@ -5,6 +5,7 @@ use crate::fault::Fault;
 
 pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
     let Document {
+        agent,
         intelligence,
         tools,
         knowledge,
@@ -18,6 +19,8 @@ pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
         ..
     } = document;
     let rows = [
+        ("agent.max_parallel_turns", agent.max_parallel_turns.is_some()),
+        ("agent.tools", agent.tools != Default::default()),
         ("intelligence.dialect", intelligence.dialect != Dialect::default()),
         (
             "intelligence.structured_output",

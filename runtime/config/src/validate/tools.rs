@@ -1,0 +1,96 @@
+//! Checks of what the document says about our own tools and what stands behind them.
+
+use super::{globs, known_server, pointer};
+use crate::document::Document;
+use crate::fault::Fault;
+use crate::shape::is_plain;
+
+/// The contracts without an implementation of ours (contract/runtime.md section 5): a server's tool stands behind them.
+const CONTRACTS: [&str; 6] = [
+    "knowledge.search",
+    "knowledge.get",
+    "knowledge.list",
+    "search.query",
+    "search.fetch",
+    "code.run",
+];
+/// More than there are servers is more than anybody wants.
+const SOURCES: usize = 64;
+
+pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
+    let Document {
+        agent,
+        tools,
+        knowledge,
+        search,
+        skills,
+        ..
+    } = document;
+    for (key, list) in [
+        ("agent.tools.internal", &agent.tools.internal),
+        ("agent.tools.mcp", &agent.tools.mcp),
+    ] {
+        globs(key, list.as_deref().unwrap_or_default(), faults);
+    }
+    for name in &tools.disabled {
+        if !is_plain(name) {
+            faults.push(Fault::new(
+                "tools.disabled",
+                "holds what is not the name of a tool",
+                "write names such as memory.set",
+            ));
+        }
+    }
+    for (name, mapped) in &tools.overrides {
+        let key = crate::shape::join("tools.overrides", name);
+        if name == "exec" {
+            faults.push(Fault::new(
+                &key,
+                "needs a build with the feature `exec`, and security.exec.enabled",
+                "take it out",
+            ));
+        } else if !CONTRACTS.contains(&name.as_str()) {
+            let remedy = format!("use one of: {}", CONTRACTS.join(", "));
+            faults.push(Fault::new(
+                &key,
+                "is not a tool that a server can stand behind",
+                remedy,
+            ));
+        }
+        if tools.disabled.contains(name) {
+            faults.push(Fault::new(
+                &key,
+                "is in tools.disabled too",
+                "keep one of the two",
+            ));
+        }
+        known_server(&format!("{key}.server"), &mapped.server, document, faults);
+        if mapped.tool.trim().is_empty() {
+            faults.push(Fault::new(
+                format!("{key}.tool"),
+                "is empty",
+                "write the tool's name at the server",
+            ));
+        }
+        pointer(&format!("{key}.result"), mapped.result.as_deref(), faults);
+    }
+    for (key, mapped) in [("knowledge.server", knowledge), ("search.server", search)] {
+        if let Some(server) = &mapped.server {
+            known_server(key, server, document, faults);
+        }
+    }
+    if skills.sources.len() > SOURCES {
+        faults.push(Fault::new(
+            "skills.sources",
+            format!("holds {} sources", skills.sources.len()),
+            format!("keep at most {SOURCES}"),
+        ));
+    }
+    for (index, source) in skills.sources.iter().enumerate() {
+        let key = format!("skills.sources[{index}]");
+        known_server(&format!("{key}.server"), &source.server, document, faults);
+        if let Some(filter) = &source.filter {
+            globs(&format!("{key}.filter"), std::slice::from_ref(filter), faults);
+        }
+    }
+}
