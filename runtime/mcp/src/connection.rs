@@ -158,7 +158,7 @@ impl Connection {
             .map(|given| given.0)
             .or(default_timeout)
             .unwrap_or(TIMEOUT);
-        let http = outbound
+        let (http, oauth) = outbound
             .mcp_client(server)
             .map_err(|error| Fault::failed(error.class(), error.to_string()))?;
         let health = Arc::new(Health::new(&server.name));
@@ -170,6 +170,7 @@ impl Connection {
             &server.name,
             http,
             PROBE.min(timeout / 2),
+            oauth.map_or_else(|| watch::Sender::default().subscribe(), |oauth| oauth.waiting()),
             elicits,
             health.clone(),
             notices.clone(),

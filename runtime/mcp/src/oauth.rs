@@ -27,6 +27,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode, request};
 use secrecy::{ExposeSecret as _, SecretString};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub(crate) use self::client::{ClientCredentials, Settings};
@@ -65,6 +66,30 @@ pub(crate) trait Grant: Send {
     async fn token(&mut self, want: &Want) -> Result<Granted, NetError>;
 }
 
+/// A grant whose every token is a search of its own to its dialer.
+pub(crate) struct Search<G> {
+    dialer: Arc<Dialer>,
+    grant: G,
+}
+
+impl<G> Search<G> {
+    pub(crate) fn new(dialer: Arc<Dialer>, grant: G) -> Self {
+        Self { dialer, grant }
+    }
+}
+
+#[async_trait::async_trait]
+impl<G: Grant> Grant for Search<G> {
+    fn is_ready(&self) -> bool {
+        self.grant.is_ready()
+    }
+
+    async fn token(&mut self, want: &Want) -> Result<Granted, NetError> {
+        self.dialer.begin();
+        self.grant.token(want).await
+    }
+}
+
 /// The signer. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct OAuth(Arc<Inner>);
@@ -73,6 +98,8 @@ struct Inner {
     ready: bool,
     source: Arc<tokio::sync::Mutex<Source>>,
     kept: Mutex<Option<Kept>>,
+    /// Requests that wait for a token.
+    waiting: watch::Sender<usize>,
 }
 
 struct Source {
@@ -91,6 +118,7 @@ impl OAuth {
                 granted: 0,
             })),
             kept: Mutex::new(None),
+            waiting: watch::Sender::default(),
         }))
     }
 
@@ -101,6 +129,11 @@ impl OAuth {
             let kept = this.kept().map(|kept| kept.token);
             kept.ok_or_else(|| "there is no token yet".to_owned())
         })
+    }
+
+    /// How many requests wait for a token now.
+    pub(crate) fn waiting(&self) -> watch::Receiver<usize> {
+        self.0.waiting.subscribe()
     }
 
     fn kept(&self) -> Option<Kept> {
@@ -115,6 +148,8 @@ impl OAuth {
     /// outcome. A caller that gives up does not end it: the next one finds it done.
     async fn acquire(&self, seen: Option<u64>, want: Want) -> Result<Kept, NetError> {
         let since = Instant::now();
+        self.0.waiting.send_modify(|waiting| *waiting += 1);
+        let _waits = Waits(&self.0.waiting);
         let this = self.clone();
         let task = tokio::spawn(async move {
             let mut source = this.0.source.clone().lock_owned().await;
@@ -172,6 +207,15 @@ impl OAuth {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+/// One request that waits.
+struct Waits<'a>(&'a watch::Sender<usize>);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|waiting| *waiting = waiting.saturating_sub(1));
     }
 }
 

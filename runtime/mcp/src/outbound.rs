@@ -15,7 +15,7 @@ use agentd_net::{
 };
 use http::HeaderName;
 
-use crate::oauth::{ClientCredentials, Code, Dialer, Login, OAuth, Settings};
+use crate::oauth::{ClientCredentials, Code, Dialer, Login, OAuth, Search, Settings};
 use crate::transport::MESSAGE_BYTES;
 
 /// What holds for every destination of a process.
@@ -43,23 +43,24 @@ impl Default for Outbound {
 }
 
 impl Outbound {
-    /// A client for an MCP server. Its requests have no clock but that of connecting; the callers' clocks bound them.
+    /// A client for an MCP server, and who gets its tokens. Its requests have no clock but that of connecting; the callers' clocks bound them.
     ///
     /// # Errors
     /// When the endpoint, its TLS or a secret reference is unusable as written.
-    pub(crate) fn mcp_client(&self, server: &McpServer) -> Result<HttpClient, NetError> {
+    pub(crate) fn mcp_client(&self, server: &McpServer) -> Result<(HttpClient, Option<OAuth>), NetError> {
         let destination = Destination::declared(&server.endpoint, Declared::Mcp)
             .map_err(|error| NetError::Invalid(format!("the endpoint {error}")))?;
         let mut options = self.options(&server.connection)?;
-        if let Some(oauth) = self.oauth(&destination, &server.connection, &options)? {
+        let oauth = self.oauth(&destination, &server.connection, &options)?;
+        if let Some(oauth) = &oauth {
             options.confidential.push(oauth.confidential());
-            options.signer = Some(Arc::new(oauth));
+            options.signer = Some(Arc::new(oauth.clone()));
         }
         options.limits = Limits {
             body_bytes: MESSAGE_BYTES,
             ..Limits::default()
         };
-        HttpClient::new(destination, options)
+        Ok((HttpClient::new(destination, options)?, oauth))
     }
 
     /// The signer of an MCP server that is reached with OAuth. `own` is how the server itself is reached.
@@ -86,10 +87,15 @@ impl Outbound {
                     .transpose();
                 let declared = declared
                     .map_err(|error| NetError::Invalid(format!("auth.oauth2.token_endpoint {error}")))?;
-                let settings = self.settings(auth)?;
-                Some(OAuth::new(ClientCredentials::new(dialer(declared), settings)))
+                let (dialer, settings) = (dialer(declared), self.settings(auth)?);
+                let grant = ClientCredentials::new(dialer.clone(), settings);
+                Some(OAuth::new(Search::new(dialer, grant)))
             }
-            (None, Some(login)) => Some(OAuth::new(Code::new(dialer(None), login.clone()))),
+            (None, Some(login)) => {
+                let dialer = dialer(None);
+                let grant = Code::new(dialer.clone(), login.clone());
+                Some(OAuth::new(Search::new(dialer, grant)))
+            }
             (Some(Auth::Static(_)), _) | (None, None) => None,
         })
     }
@@ -98,7 +104,7 @@ impl Outbound {
         let secret = auth.client_secret.as_deref().map(template).transpose()?;
         let key = auth.client_key.as_deref().map(template).transpose()?;
         Ok(Settings {
-            client_id: auth.client_id.clone(),
+            client_id: self.secret(&template(&auth.client_id)?),
             secret: secret.map(|secret| self.secret(&secret)),
             key: key.map(|key| self.text(key)),
             scopes: auth.scopes.clone(),

@@ -17,6 +17,8 @@ use rmcp::transport::streamable_http_client::{
     HttpStatusError, StreamableHttpError, StreamableHttpPostResponse,
 };
 
+use tokio::sync::watch;
+
 use crate::events::{Events, Of, Streams, is_flood};
 use crate::fault::{HttpError, TransportError};
 use crate::health::Health;
@@ -50,6 +52,8 @@ struct Inner {
     server: String,
     http: HttpClient,
     probe: Duration,
+    /// Requests that wait for a token.
+    waiting: watch::Receiver<usize>,
     streams: Arc<Streams>,
     /// A session was begun.
     ready: AtomicBool,
@@ -64,11 +68,12 @@ impl Drop for Inner {
 }
 
 impl Transport {
-    /// To the server of this name. `probe` bounds `server/discover`; `elicitation` lets `elicitation/create` through.
+    /// To the server of this name. `probe` bounds `server/discover`, but for the time in which requests are `waiting` for a token; `elicitation` lets `elicitation/create` through.
     pub(crate) fn new(
         server: &str,
         http: HttpClient,
         probe: Duration,
+        waiting: watch::Receiver<usize>,
         elicitation: bool,
         health: Arc<Health>,
         notices: Arc<Notices>,
@@ -77,6 +82,7 @@ impl Transport {
             server: server.to_owned(),
             http,
             probe,
+            waiting,
             streams: Arc::new(Streams::new(server, elicitation)),
             ready: AtomicBool::new(false),
             health,
@@ -172,9 +178,25 @@ impl Transport {
                 other => Ok(other),
             }
         };
-        match tokio::time::timeout(self.0.probe, exchange).await {
-            Ok(outcome) => outcome.map(|answer| of_probe(message, answer)),
-            Err(_) => Ok(older(message, "no answer in time")),
+        match self.in_time(exchange).await {
+            Some(outcome) => outcome.map(|answer| of_probe(message, answer)),
+            None => Ok(older(message, "no answer in time")),
+        }
+    }
+
+    /// Within the time of a probe. Being asked for a token says nothing of the era: while one is got, the clock stands
+    /// still, and begins anew for the probe that goes out with it.
+    async fn in_time<T>(&self, exchange: impl Future<Output = T>) -> Option<T> {
+        let mut exchange = std::pin::pin!(exchange);
+        let mut waiting = self.0.waiting.clone();
+        loop {
+            let waits = *waiting.borrow_and_update() > 0;
+            tokio::select! {
+                biased;
+                outcome = &mut exchange => return Some(outcome),
+                () = tokio::time::sleep(self.0.probe), if !waits => return None,
+                Ok(()) = waiting.changed() => {}
+            }
         }
     }
 

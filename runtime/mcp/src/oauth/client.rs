@@ -26,7 +26,7 @@ use url::form_urlencoded;
 
 use super::assertion::{self, Key};
 use super::dialer::{Dialer, Discovered};
-use super::token::Granted;
+use super::token::{Granted, bearer_only};
 use super::{Grant, Want, denied, unavailable};
 
 /// Asked for by people's clients, for a refresh token; there is none in this grant.
@@ -39,7 +39,7 @@ const PRIVATE_KEY_JWT: &str = "private_key_jwt";
 /// `auth.oauth2`, with its secret behind a reference.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    pub(crate) client_id: String,
+    pub(crate) client_id: SecretValue,
     pub(crate) secret: Option<SecretValue>,
     /// PEM; in place of the secret.
     pub(crate) key: Option<SecretValue>,
@@ -107,13 +107,18 @@ impl ClientCredentials {
 
     async fn ask(&self, tokens: &Tokens) -> Result<Granted, NetError> {
         let endpoint = clip(&tokens.endpoint, FOREIGN_CHARS);
+        let client_id = (self.settings.client_id)().map_err(NetError::Credential)?;
+        let client_id = client_id.expose_secret();
         // What goes out of our credential: the secret itself, or what the key signed.
         let (proof, method) = match (&self.settings.secret, &self.settings.key) {
             (_, Some(key)) => {
                 if let Err(offered) = takes_assertions(tokens.methods.as_deref()) {
                     return Err(denied(format!("{endpoint} takes no client key, but {offered}")));
                 }
-                (Some(self.assertion(key, tokens)?), AuthType::RequestBody)
+                (
+                    Some(self.assertion(client_id, key, tokens)?),
+                    AuthType::RequestBody,
+                )
             }
             (secret, None) => {
                 let secret = secret.as_ref().map(|secret| secret()).transpose();
@@ -126,7 +131,7 @@ impl ClientCredentials {
         let scopes = scopes(&self.settings.scopes, &tokens.scopes, &self.more);
         let url = TokenUrl::new(tokens.endpoint.clone())
             .map_err(|error| denied(format!("the token endpoint is not a URL: {error}")))?;
-        let mut client = BasicClient::new(ClientId::new(self.settings.client_id.clone()))
+        let mut client = BasicClient::new(ClientId::new(client_id.to_owned()))
             .set_auth_type(method)
             .set_token_uri(url);
         if let Some(secret) = proof.as_ref().filter(|_| self.settings.key.is_none()) {
@@ -145,13 +150,15 @@ impl ClientCredentials {
                 .add_extra_param("client_assertion", assertion.expose_secret().to_owned());
         }
         let answer = request.request_async(&http).await.map_err(|error| {
-            let sent = proof.as_ref().map(|proof| sent(&self.settings.client_id, proof));
-            self.refused(
+            let sent = proof.as_ref().map(|proof| sent(client_id, proof));
+            refused(
                 &error,
+                client_id,
                 &tokens.endpoint,
                 &Redactor::new(sent.into_iter().flatten()),
             )
         })?;
+        bearer_only(answer.token_type()).map_err(|kind| denied(format!("{endpoint} gave {kind}")))?;
         let granted = answer
             .scopes()
             .into_iter()
@@ -165,55 +172,60 @@ impl ClientCredentials {
     }
 
     /// Who we are, signed, for this authorization server alone.
-    fn assertion(&self, key: &SecretValue, tokens: &Tokens) -> Result<SecretString, NetError> {
+    fn assertion(
+        &self,
+        client_id: &str,
+        key: &SecretValue,
+        tokens: &Tokens,
+    ) -> Result<SecretString, NetError> {
         let broken = |error| NetError::Credential(format!("auth.oauth2.client_key {error}"));
         let key = Key::from_pem(&key().map_err(NetError::Credential)?).map_err(broken)?;
         let issuer = tokens.issuer.as_ref().or(self.settings.issuer.as_ref());
         let audience = issuer.unwrap_or(&tokens.endpoint);
-        let claims = assertion::claims(&self.settings.client_id, audience, SystemTime::now());
+        let claims = assertion::claims(client_id, audience, SystemTime::now());
         key.sign(&claims).map_err(broken)
     }
+}
 
-    /// Why there is no token: which URL, and what it said, without our secret in it.
-    fn refused(
-        &self,
-        error: &RequestTokenError<NetError, BasicErrorResponse>,
-        url: &str,
-        confidential: &Redactor,
-    ) -> NetError {
-        let url = clip(url, FOREIGN_CHARS);
-        let (class, what) = match error {
-            RequestTokenError::Request(error) => (error.class(), format!("no token from {url}: {error}")),
-            RequestTokenError::ServerResponse(answer) => {
-                let class = match answer.error() {
-                    BasicErrorResponseType::Extension(code)
-                        if matches!(code.as_str(), "server_error" | "temporarily_unavailable") =>
-                    {
-                        Class::Unavailable
-                    }
-                    _ => Class::Denied,
-                };
-                let said = match answer.error_description() {
-                    None => answer.error().to_string(),
-                    Some(description) => format!("{}: {description}", answer.error()),
-                };
-                let said = confidential.text(&said).unwrap_or(said);
-                let client = clip(&self.settings.client_id, FOREIGN_CHARS);
-                (
-                    class,
-                    format!(
-                        "{url} refuses the client {client}: {}",
-                        clip(&said, FOREIGN_CHARS)
-                    ),
-                )
-            }
-            RequestTokenError::Parse(..) | RequestTokenError::Other(_) => (
-                Class::Unavailable,
-                format!("{url} answered with something that is neither a token nor a refusal"),
-            ),
-        };
-        NetError::Authorization { message: what, class }
-    }
+/// Why there is no token: which URL, and what it said, without our secret in it.
+fn refused(
+    error: &RequestTokenError<NetError, BasicErrorResponse>,
+    client_id: &str,
+    url: &str,
+    confidential: &Redactor,
+) -> NetError {
+    let url = clip(url, FOREIGN_CHARS);
+    let (class, what) = match error {
+        RequestTokenError::Request(error) => (error.class(), format!("no token from {url}: {error}")),
+        RequestTokenError::ServerResponse(answer) => {
+            let class = match answer.error() {
+                BasicErrorResponseType::Extension(code)
+                    if matches!(code.as_str(), "server_error" | "temporarily_unavailable") =>
+                {
+                    Class::Unavailable
+                }
+                _ => Class::Denied,
+            };
+            let said = match answer.error_description() {
+                None => answer.error().to_string(),
+                Some(description) => format!("{}: {description}", answer.error()),
+            };
+            let said = confidential.text(&said).unwrap_or(said);
+            let client = clip(client_id, FOREIGN_CHARS);
+            (
+                class,
+                format!(
+                    "{url} refuses the client {client}: {}",
+                    clip(&said, FOREIGN_CHARS)
+                ),
+            )
+        }
+        RequestTokenError::Parse(..) | RequestTokenError::Other(_) => (
+            Class::Unavailable,
+            format!("{url} answered with something that is neither a token nor a refusal"),
+        ),
+    };
+    NetError::Authorization { message: what, class }
 }
 
 #[async_trait::async_trait]
@@ -223,7 +235,6 @@ impl Grant for ClientCredentials {
     }
 
     async fn token(&mut self, want: &Want) -> Result<Granted, NetError> {
-        self.dialer.begin();
         let declared = self.settings.token_endpoint.is_some();
         match want {
             Want::Challenged(challenge) if !declared => {

@@ -13,7 +13,7 @@ use rmcp::transport::auth::{
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::dialer::{Dialer, Discovered, fault};
-use super::token::Granted;
+use super::token::{Granted, bearer_only};
 use super::{Grant, Want, denied};
 
 /// How somebody logs in.
@@ -183,6 +183,8 @@ impl Code {
 async fn granted(manager: &AuthorizationManager, asked: BTreeSet<String>) -> Result<Granted, NetError> {
     let (_, token) = manager.get_credentials().await.map_err(fault)?;
     let token = token.ok_or_else(|| denied("the authorization server gave no token".to_owned()))?;
+    bearer_only(token.token_type())
+        .map_err(|kind| denied(format!("the authorization server gave {kind}")))?;
     let mut scopes = asked;
     scopes.extend(manager.get_current_scopes().await);
     Ok(Granted {
@@ -199,7 +201,6 @@ impl Grant for Code {
     }
 
     async fn token(&mut self, want: &Want) -> Result<Granted, NetError> {
-        self.dialer.begin();
         match want {
             Want::Scopes(missing, _) if self.session.is_some() => self.step_up(missing).await,
             Want::Scopes(missing, challenge) => self.challenged(challenge.as_deref(), missing).await,

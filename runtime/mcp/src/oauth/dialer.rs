@@ -19,6 +19,7 @@ use rmcp::transport::auth::{
     OAuthHttpRedirectPolicy, OAuthHttpRequest,
 };
 
+use super::token::mended;
 use super::veil::{Veiled, lifted, veiled_challenge};
 use super::{denied, unavailable};
 
@@ -77,7 +78,7 @@ impl Dialer {
     }
 
     /// A new search for a token begins.
-    pub(crate) fn begin(&self) {
+    pub(super) fn begin(&self) {
         self.left.store(REQUESTS, Ordering::Relaxed);
     }
 
@@ -121,7 +122,8 @@ impl Dialer {
         let mut response = Response::new(Vec::new());
         *response.status_mut() = answer.status;
         *response.headers_mut() = answer.headers;
-        *response.body_mut() = answer.body.bytes().await?.to_vec();
+        let body = answer.body.bytes().await?;
+        *response.body_mut() = mended(&body).unwrap_or_else(|| body.to_vec());
         Ok(response)
     }
 

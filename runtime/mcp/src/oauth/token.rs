@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use agentd_base::text::clip;
+use oauth2::basic::BasicTokenType;
 use secrecy::SecretString;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 /// A token is renewed this long before it runs out, or at half its life where that is less.
@@ -70,6 +73,59 @@ impl Kept {
     }
 }
 
+/// A token of another kind needs a proof of ours beside it, which there is not. The error is what it is.
+pub(super) fn bearer_only(kind: &BasicTokenType) -> Result<(), String> {
+    match kind {
+        BasicTokenType::Bearer => Ok(()),
+        other => {
+            let kind = clip(other.as_ref(), 64);
+            Err(format!(
+                "a token of the type {kind}, and only Bearer can be used here"
+            ))
+        }
+    }
+}
+
+/// A token's answer as the SDK can read it, which takes one whole or not at all; `None` where it can as it is. A lifetime
+/// that is none is left out: the token is good until it is refused.
+pub(super) fn mended(body: &[u8]) -> Option<Vec<u8>> {
+    let mut answer: Map<String, Value> = serde_json::from_slice(body).ok()?;
+    if !answer.contains_key("access_token") {
+        return None;
+    }
+    let before = answer.clone();
+    if let Some(lives) = answer.remove("expires_in").as_ref().and_then(seconds) {
+        answer.insert("expires_in".to_owned(), lives.into());
+    }
+    let words = |names: &Vec<Value>| {
+        names
+            .iter()
+            .filter_map(Value::as_str)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    match answer.get("scope") {
+        Some(Value::Array(names)) => drop(answer.insert("scope".to_owned(), words(names).into())),
+        Some(Value::Null) => drop(answer.remove("scope")),
+        _ => {}
+    }
+    answer.entry("token_type").or_insert_with(|| "Bearer".into());
+    (answer != before)
+        .then(|| serde_json::to_vec(&answer).ok())
+        .flatten()
+}
+
+/// Whole seconds of a life, however they are written.
+fn seconds(value: &Value) -> Option<u64> {
+    let seconds = match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse::<f64>().ok(),
+        _ => None,
+    };
+    let seconds = seconds.filter(|seconds| *seconds >= 1.0)?;
+    Some(Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).as_secs())
+}
+
 /// The scopes that `insufficient_scope` names (RFC 6750 section 3.1); `None` where the refusal is about something else
 /// or names none.
 pub(crate) fn missing_scopes(challenge: &str) -> Option<BTreeSet<String>> {
@@ -128,6 +184,7 @@ fn quoted_value(text: &str) -> Option<(String, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn kept(lives: Option<u64>, now: Instant) -> Kept {
         let granted = Granted {
@@ -157,6 +214,44 @@ mod tests {
         assert_eq!(after(&kept, 45), Freshness::Due);
         kept.postpone(now + Duration::from_secs(58));
         assert_eq!(after(&kept, 60), Freshness::Over);
+    }
+
+    #[test]
+    fn m36_a_lifetime_is_read_however_it_is_written_or_there_is_none() {
+        let mended = |answer: Value| -> Value {
+            let body = answer.to_string();
+            super::mended(body.as_bytes()).map_or(answer, |body| serde_json::from_slice(&body).unwrap())
+        };
+        let token = |lives: Value| json!({"access_token": "t", "token_type": "bearer", "expires_in": lives});
+        for (said, lives) in [
+            (json!(3600), json!(3600)),
+            (json!("3600"), json!(3600)),
+            (json!(" 3600.9 "), json!(3600)),
+            (json!(3600.5), json!(3600)),
+            (json!(1e300), json!(LONGEST.as_secs())),
+        ] {
+            assert_eq!(mended(token(said)), token(lives));
+        }
+        let endless = json!({"access_token": "t", "token_type": "bearer"});
+        for said in [
+            json!(-1),
+            json!("-60"),
+            json!(0),
+            json!("soon"),
+            json!(null),
+            json!([]),
+            json!("NaN"),
+            json!(true),
+        ] {
+            assert_eq!(mended(token(said)), endless);
+        }
+        assert_eq!(
+            mended(json!({"access_token": "t", "scope": ["a", "b", 7]})),
+            json!({"access_token": "t", "token_type": "Bearer", "scope": "a b"})
+        );
+        for other in [json!({"expires_in": "x"}), json!([1]), json!("x")] {
+            assert_eq!(mended(other.clone()), other);
+        }
     }
 
     #[test]

@@ -179,7 +179,7 @@ async fn m36_a_token_that_is_refused_is_replaced_once_for_all_who_wait() {
 async fn m36_a_token_is_renewed_before_it_runs_out() {
     // Renewed at half its life, so it is due at once and good for a second.
     let servers = Servers::start(Script {
-        expires_in: 1,
+        expires_in: 1.into(),
         ..Script::default()
     })
     .await;
@@ -197,6 +197,77 @@ async fn m36_a_token_is_renewed_before_it_runs_out() {
         .count();
     assert!(bare <= 2, "{bare}");
     connection.close().await;
+}
+
+/// A lifetime that is none is no reason to ask for a token with every request.
+#[tokio::test]
+async fn m36_a_token_is_of_use_whatever_is_said_of_its_life() {
+    let secret = secret_file(SECRET);
+    for lives in [json!("3600"), json!(-1), json!(0), json!("never"), json!(null)] {
+        let servers = Servers::start(Script {
+            expires_in: lives.clone(),
+            ..Script::default()
+        })
+        .await;
+        let connection = open(&document(&servers, secret.path(), |_| {})).await.unwrap();
+        for key in ["1", "2", "3"] {
+            echo(&connection, key).await.unwrap();
+        }
+        assert_eq!(servers.asked().len(), 1, "{lives}");
+        connection.close().await;
+    }
+}
+
+#[tokio::test]
+async fn m36_a_token_of_another_type_is_refused_in_words() {
+    let secret = secret_file(SECRET);
+    let servers = Servers::start(Script {
+        token_type: "DPoP",
+        ..Script::default()
+    })
+    .await;
+    let error = refused(&document(&servers, secret.path(), |_| {})).await;
+    assert_eq!(error.class, Class::Denied);
+    assert!(
+        error
+            .message
+            .contains("gave a token of the type dpop, and only Bearer can be used here"),
+        "{}",
+        error.message
+    );
+}
+
+/// A 401 with a challenge says nothing of the era: with the token, the probe begins anew.
+#[tokio::test]
+async fn m36_a_search_for_a_token_that_takes_long_makes_no_server_an_old_one() {
+    let secret = secret_file(SECRET);
+    let servers = Servers::start(Script {
+        modern: true,
+        slow: Duration::from_millis(6_500),
+        ..Script::default()
+    })
+    .await;
+    let mut server = document(&servers, secret.path(), |_| {});
+    // A probe has half of it.
+    server.connection.timeout = Some(agentd_base::duration::Duration(Duration::from_secs(12)));
+    let connection = open(&server).await.unwrap();
+    assert_eq!(connection.era(), agentd_mcp::Era::Stateless);
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn m36_the_clients_id_may_be_a_reference_too() {
+    let servers = Servers::start(Script::default()).await;
+    let (secret, id) = (secret_file(SECRET), secret_file("svc\n"));
+    let reference = format!("{{{{secret-file:{}}}}}", id.path().display());
+    let server = document(&servers, secret.path(), |auth| auth.client_id = reference);
+    open(&server).await.unwrap().close().await;
+    assert_eq!(servers.asked()[0].authorization, Some(basic("svc", SECRET)));
+    let server = document(&servers, secret.path(), |auth| {
+        auth.client_id = "{{secret-file:/absent/id}}".into()
+    });
+    let error = refused(&server).await;
+    assert!(error.message.contains("/absent/id"), "{}", error.message);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -48,7 +49,12 @@ pub(crate) struct Script {
     pub(crate) named: Option<String>,
     /// How many others it names before that one.
     pub(crate) crowd: usize,
-    pub(crate) expires_in: u64,
+    pub(crate) expires_in: Value,
+    pub(crate) token_type: &'static str,
+    /// Before metadata is given.
+    pub(crate) slow: Duration,
+    /// The MCP server speaks the stateless revision.
+    pub(crate) modern: bool,
     /// What a `tools/call` needs beside a token.
     pub(crate) needs: Option<&'static str>,
     /// Rights that are never given.
@@ -66,7 +72,10 @@ impl Default for Script {
             names_issuer: true,
             named: None,
             crowd: 0,
-            expires_in: 3600,
+            expires_in: 3600.into(),
+            token_type: "Bearer",
+            slow: Duration::ZERO,
+            modern: false,
             needs: None,
             withheld: false,
         }
@@ -174,6 +183,7 @@ async fn protected(State(servers): State<Arc<Servers>>) -> Response {
 /// Without `authorization_endpoint`: nobody logs in here.
 async fn metadata(State(servers): State<Arc<Servers>>) -> Response {
     let script = servers.script().clone();
+    tokio::time::sleep(script.slow).await;
     let endpoint = script.endpoint.unwrap_or_else(|| servers.issuer());
     let mut metadata = json!({
         "issuer": script.issuer.unwrap_or_else(|| servers.issuer()),
@@ -236,7 +246,7 @@ async fn token(State(servers): State<Arc<Servers>>, headers: HeaderMap, body: By
         scope
     };
     seen.valid.insert(token.clone(), scope.clone());
-    axum::Json(json!({"access_token": token, "token_type": "Bearer", "expires_in": script.expires_in, "scope": scope}))
+    axum::Json(json!({"access_token": token, "token_type": script.token_type, "expires_in": script.expires_in, "scope": scope}))
         .into_response()
 }
 
@@ -323,6 +333,14 @@ async fn resource(
         "tools/call" => {
             json!({"content": [{"type": "text", "text": format!("you are {}", token.unwrap_or_default())}]})
         }
+        "server/discover" if script.modern => json!({
+            "resultType": "complete",
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": {"tools": {}},
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "9"}},
+            "ttlMs": 0,
+            "cacheScope": "private",
+        }),
         "server/discover" => return (StatusCode::BAD_REQUEST, "no").into_response(),
         "" => return StatusCode::METHOD_NOT_ALLOWED.into_response(),
         _ => return StatusCode::ACCEPTED.into_response(),
