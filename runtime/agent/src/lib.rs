@@ -1,6 +1,7 @@
 //! The part that reasons: transcript, prompt, turn loop with limits, tool router, our own tools. It knows models and MCP
 //! by their neutral types and holds no socket, no store and no secret: a worker hands it everything.
 
+pub mod budget;
 mod desk;
 pub mod grants;
 mod internal;
