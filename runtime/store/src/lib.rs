@@ -4,6 +4,7 @@
 mod fault;
 pub mod kv;
 pub mod memory;
+pub mod remote;
 pub mod sqlite;
 mod working;
 

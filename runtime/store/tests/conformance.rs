@@ -12,13 +12,19 @@ use std::time::Duration;
 use agentd_base::clock::FixedClock;
 use agentd_state::store::size;
 use agentd_state::{Conversation, Retention, Store, StoreError, Task, TaskState, Write, conversation_key};
-use agentd_store::{KvStore, MemoryStore, Owner, SqliteStore};
+use agentd_store::{Kv, KvStore, MemoryStore, Owner, SqliteStore};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, ready};
 use support::kv::{Held, TestKv};
+use support::server::Server;
 use support::{ALICE, ALL, conversation, note, open, task, task_of};
+
+/// Makes an empty store.
+type New<'a> = &'a dyn Fn(Retention) -> BoxFuture<'static, Arc<dyn Store>>;
 
 #[tokio::test]
 async fn memory() {
-    conformance(&|retention| Arc::new(MemoryStore::new(retention))).await;
+    conformance(&|retention| ready(Arc::new(MemoryStore::new(retention)) as Arc<dyn Store>).boxed()).await;
 }
 
 #[tokio::test]
@@ -28,7 +34,7 @@ async fn sqlite() {
     conformance(&|retention| {
         made.set(made.get() + 1);
         let folder = parent.path().join(made.get().to_string());
-        Arc::new(SqliteStore::open(&folder, retention).unwrap())
+        ready(Arc::new(SqliteStore::open(&folder, retention).unwrap()) as Arc<dyn Store>).boxed()
     })
     .await;
 }
@@ -41,25 +47,48 @@ async fn remote_keys() {
                 deletes,
                 ..TestKv::new(&Held::default())
             };
-            opened(kv, retention)
+            opened(kv, retention).boxed()
         };
         conformance(&new).await;
     }
 }
 
-/// Opens at once: the engine waits for nothing but its server, and this one answers.
-fn opened(kv: TestKv, retention: Retention) -> Arc<dyn Store> {
+/// Each over a connection of its own to a real server.
+#[tokio::test]
+async fn mcp() {
+    conformance(&|retention| {
+        async move {
+            let server = Server::start(&Held::default()).await;
+            opened(server.mcp(Default::default()).await.unwrap(), retention).await
+        }
+        .boxed()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn http() {
+    conformance(&|retention| {
+        async move {
+            let server = Server::start(&Held::default()).await;
+            opened(server.http(Default::default()), retention).await
+        }
+        .boxed()
+    })
+    .await;
+}
+
+async fn opened(kv: impl Kv, retention: Retention) -> Arc<dyn Store> {
     let owner = Owner {
         prefix: "agentd".into(),
         instance: "test".into(),
     };
     let clock = Arc::new(FixedClock::new(jiff::Timestamp::UNIX_EPOCH));
-    let open = KvStore::open(kv, &owner, retention, clock);
-    Arc::new(futures::executor::block_on(open).unwrap())
+    Arc::new(KvStore::open(kv, &owner, retention, clock).await.unwrap())
 }
 
-async fn conformance(new: &dyn Fn(Retention) -> Arc<dyn Store>) {
-    let store = new(ALL);
+async fn conformance(new: New<'_>) {
+    let store = new(ALL).await;
     a_probe_leaves_nothing(&*store).await;
     nothing_is_there_at_first(&*store).await;
     what_was_written_is_read_back_whole(&*store).await;
@@ -244,11 +273,12 @@ async fn conversations(store: &dyn Store, contexts: &[&'static str]) -> Vec<&'st
     left
 }
 
-async fn what_ended_goes_after_its_time(new: &dyn Fn(Retention) -> Arc<dyn Store>) {
+async fn what_ended_goes_after_its_time(new: New<'_>) {
     let store = new(Retention {
         age: Duration::from_micros(100),
         ..ALL
-    });
+    })
+    .await;
     let waiting = Task {
         context_id: "kept".into(),
         ..task("open", TaskState::Submitted, 0)
@@ -275,7 +305,7 @@ async fn what_ended_goes_after_its_time(new: &dyn Fn(Retention) -> Arc<dyn Store
     assert_eq!(left(&*store, &all).await, ["open", "a", "c", "d"]);
 }
 
-async fn what_ended_longest_ago_goes_when_there_is_too_much(new: &dyn Fn(Retention) -> Arc<dyn Store>) {
+async fn what_ended_longest_ago_goes_when_there_is_too_much(new: New<'_>) {
     let one: u64 = ended("a", "1", 1)
         .iter()
         .map(|write| match write {
@@ -287,7 +317,8 @@ async fn what_ended_longest_ago_goes_when_there_is_too_much(new: &dyn Fn(Retenti
     let store = new(Retention {
         bytes: one * 3,
         ..ALL
-    });
+    })
+    .await;
     // What is open counts nothing and stays, however much it is.
     let mut large = task("open", TaskState::Working, 0);
     large.artifacts = vec!["x".repeat(100_000).into()];

@@ -41,13 +41,14 @@ pub(super) async fn load<K: Kv>(
     now: Timestamp,
 ) -> Result<Loaded, StoreError> {
     let (intent_seq, intent) = take_over(kv, names, now).await?;
-    let steps = stream::iter(&intent.steps).map(|step| replay(kv, names, step));
+    let generation = intent.generation;
+    let steps = stream::iter(intent.steps).map(|step| async move { replay(kv, names, &step).await });
     steps.buffer_unordered(CONCURRENT).try_collect::<()>().await?;
     let mut loaded = Loaded {
         working: Working::default(),
         seqs: HashMap::new(),
         intent_seq,
-        generation: intent.generation,
+        generation,
         dropped: Vec::new(),
         time: None,
         end: None,
@@ -134,7 +135,16 @@ async fn take_over<K: Kv>(kv: &K, names: &Names, now: Timestamp) -> Result<(u64,
     let state = serde_json::to_value(&intent).unwrap_or_default();
     let text = names.seal(&key, seq, now, state);
     match kv.put(&key, seq, &text).await {
-        Ok(()) => Ok((seq, intent)),
+        Ok(()) => {
+            let kept = read(kv, names, &key).await?;
+            if kept.is_none_or(|kept| kept.seq != seq) {
+                return Err(StoreError::Unavailable(format!(
+                    "{}: it took {key} and does not give it back; does the mapping of get say where the value is?",
+                    kv.place()
+                )));
+            }
+            Ok((seq, intent))
+        }
         Err(KvError::Conflict(detail)) if read(kv, names, &key).await?.is_none_or(|now| now.seq != seq) => {
             Err(StoreError::Unavailable(format!(
                 "{}: {key} is at {before}, and still the server does not take {seq} ({detail}); does it compare \

@@ -1,7 +1,5 @@
 //! What every engine must do with entries.
 
-use std::sync::Arc;
-
 use agentd_state::store::size;
 use agentd_state::{
     Entry, EntryKind, EntryPage, EntryQuery, Retention, Store, StoreError, TaskState, Write, conversation_key,
@@ -9,6 +7,7 @@ use agentd_state::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::New;
 use crate::support::{ALICE, ALL, conversation, note, task, task_of};
 
 /// So many microseconds after the support's tasks.
@@ -45,8 +44,8 @@ fn keys(page: &EntryPage) -> Vec<&str> {
     page.entries.iter().map(|entry| entry.key.as_str()).collect()
 }
 
-pub(crate) async fn conformance(new: &dyn Fn(Retention) -> Arc<dyn Store>) {
-    let store = new(ALL);
+pub(crate) async fn conformance(new: New<'_>) {
+    let store = new(ALL).await;
     an_entry_is_read_back_whole(&*store).await;
     a_list_is_in_order_and_paged(&*store).await;
     an_entry_is_gone_when_it_has_expired(&*store).await;
@@ -269,12 +268,13 @@ async fn large_entries_come_a_few_at_a_time(store: &dyn Store) {
     assert_eq!((keys(&page), page.more), (vec!["3", "4"], false));
 }
 
-async fn entries_have_a_bound(new: &dyn Fn(Retention) -> Arc<dyn Store>) {
+async fn entries_have_a_bound(new: New<'_>) {
     let one = size(&memory("bound", "0"));
     let store = new(Retention {
         entries: one * 3 + 100,
         ..ALL
-    });
+    })
+    .await;
     for key in ["0", "1", "2"] {
         store
             .write(vec![Write::Entry(memory("bound", key))])
@@ -320,11 +320,12 @@ async fn entries_have_a_bound(new: &dyn Fn(Retention) -> Arc<dyn Store>) {
     store.write(vec![Write::Entry(plan)]).await.unwrap();
 }
 
-async fn entries_of_a_conversation_go_with_it(new: &dyn Fn(Retention) -> Arc<dyn Store>) {
+async fn entries_of_a_conversation_go_with_it(new: New<'_>) {
     let store = new(Retention {
         age: std::time::Duration::from_micros(100),
         ..ALL
-    });
+    })
+    .await;
     let (gone, kept) = (
         conversation_key(ALICE, "gone"),
         conversation_key(ALICE, "gone too"),

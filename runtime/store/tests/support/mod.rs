@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 pub mod kv;
+pub mod server;
 
 use agentd_state::{Conversation, Message, Noted, OpenTask, Retention, Role, Store, Task, TaskState, Write};
 use serde_json::json;
