@@ -286,6 +286,52 @@ fn created_and_refused() {
             "a claim of yours",
         ),
         ("a", "{ store: { file: { size: big } } }", "should match"),
+        (
+            "a",
+            "{ store: { http: { url: 'https://x', auth: { static: { bearer: { valueFrom: { secretKeyRef: { name: s, key: k } } } } } } } }",
+            "",
+        ),
+        (
+            "a",
+            "{ intelligence: { model: m, dialect: anthropic, endpoints: [{ name: gw, url: 'https://x' }], budget: { windows: [{ per: day, tokens: 5, reset: '06:30Z' }, { per: minute, requests: 3 }], lifetimeTokens: 9, onExhausted: refuse } } }",
+            "",
+        ),
+        (
+            "a",
+            "{ intelligence: { model: m, dialect: cohere, endpoints: [{ name: gw, url: 'https://x' }] } }",
+            "Unsupported value",
+        ),
+        (
+            "a",
+            "{ intelligence: { model: m, endpoints: [{ name: gw, url: 'https://x' }], budget: { windows: [{ per: day }] } } }",
+            "at least one of tokens, requests",
+        ),
+        (
+            "a",
+            "{ intelligence: { model: m, endpoints: [{ name: gw, url: 'https://x' }], budget: { windows: [{ per: day, tokens: 1, reset: 6am }] } } }",
+            "should match",
+        ),
+        (
+            "a",
+            "{ intelligence: { model: m, endpoints: [{ name: gw, url: 'https://x' }], budget: { lifetimeTokens: 1, onExhausted: degrade } } }",
+            "needs degrade.model",
+        ),
+        (
+            "a",
+            "{ intelligence: { model: m, endpoints: [{ name: gw, url: 'https://x' }], budget: { lifetimeTokens: 1, degrade: { model: x } } } }",
+            "needs degrade.model",
+        ),
+        (
+            "a",
+            "{ limits: { subagents: { depth: 0, breadth: 4, total: 9, rate: 8/2s } } }",
+            "",
+        ),
+        (
+            "a",
+            "{ limits: { subagents: { depth: 17 } } }",
+            "less than or equal to 16",
+        ),
+        ("a", "{ limits: { subagents: { rate: fast } } }", "should match"),
         ("a", "{ replicas: 2 }", "less than or equal to 1"),
         ("a", "{ limits: { steps: 0 } }", "greater than or equal to 1"),
         ("a", "{ suspended: true }", "unknown field"),

@@ -21,10 +21,10 @@ pub struct Store {
     /// Gone with the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStore>,
-    /// An MCP server keeps it, under keys that begin with agentd/NAMESPACE/NAME/.
+    /// An MCP server keeps it, under keys that begin with agentd.NAMESPACE/NAME/.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp: Option<McpStore>,
-    /// An HTTP service keeps it, under keys that begin with agentd/NAMESPACE/NAME/.
+    /// An HTTP service keeps it, under keys that begin with agentd.NAMESPACE/NAME/.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpStore>,
 }

@@ -103,9 +103,15 @@ fn run_bridge(world: &World) -> Option<BridgeDocument> {
 
 /// The specs with and without each field that is honoured.
 fn honoured(table: &'static [Field]) -> impl Iterator<Item = Value> {
+    // Those that the runtime does not read yet are refused, here as there.
+    let is_read = |field: &&Field| {
+        let spec = || serde_saphyr::from_str(field.with).unwrap();
+        field.awaited.is_none() || crate::world::render_agent(&agent_with(spec()), &install()).is_ok()
+    };
     let specs = table
         .iter()
-        .filter(|field| field.refused.is_none() && field.awaited.is_none());
+        .filter(|field| field.refused.is_none())
+        .filter(is_read);
     specs
         .flat_map(|field| [field.without, field.with])
         .map(|text| serde_saphyr::from_str(text).unwrap())

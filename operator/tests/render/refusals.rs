@@ -226,7 +226,7 @@ fn untrusted_input_sensitive_data_and_a_way_out_do_not_meet_in_one_agent() {
     assert_eq!(
         refused(servers(json!({}))),
         [
-            "LethalTrifecta: untrusted_input by web, sensitive by mail and egress by mail/send_* meet in one agent; tag servers and tools as they are, keep one leg out by tools.deny, or set spec.security.allowTrifecta"
+            "LethalTrifecta: untrusted_input by web, sensitive by mail and egress by mail/send_* meet in one agent; keep one out by tools.deny, or set spec.security.allowTrifecta"
         ]
     );
     // A person can say that it may be, keep a leg out, or say that the untagged server is harmless.

@@ -7,11 +7,16 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use agentd_base::text::clip;
+
 use crate::document::{Document, McpServer, Tag};
 use crate::filter::{ToolFilter, ToolTags};
 
 /// The key that lets it be.
 pub const KEY: &str = "security.allow_trifecta";
+
+/// Of a place in a text: three of them and the remedy have to fit a condition.
+const PLACE_CHARS: usize = 40;
 
 /// What gives each of the three legs: the first tool or pattern of each, with its server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +36,8 @@ impl fmt::Display for Trifecta {
             sensitive,
             egress,
         } = self;
+        let [untrusted_input, sensitive, egress] =
+            [untrusted_input, sensitive, egress].map(|place| clip(place, PLACE_CHARS));
         write!(
             f,
             "untrusted_input by {untrusted_input}, sensitive by {sensitive} and egress by {egress} meet in one agent"
@@ -200,6 +207,19 @@ mod tests {
                 json!([{ "name": "mail", "tags": { "*": ["untrusted_input", "sensitive"], "send": ["egress"] } }])
             ),
             found(["mail", "mail", "mail/send"])
+        );
+    }
+
+    #[test]
+    fn the_text_names_all_three_however_long_their_names_are() {
+        let name = "n".repeat(63);
+        let tags = json!({ "*": ["untrusted_input", "sensitive"], "s".repeat(128): ["egress"] });
+        let text = declared(&document(json!([{ "name": name, "tags": tags }])))
+            .unwrap()
+            .to_string();
+        assert!(
+            text.chars().count() < 200 && text.ends_with("meet in one agent"),
+            "{text}"
         );
     }
 

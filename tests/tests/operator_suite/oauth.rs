@@ -29,7 +29,7 @@ fn mail(oauth2: &str) -> String {
     )
 }
 
-/// An Agent that uses it, and inline a server with the same settings.
+/// An Agent that uses it, and inline a server with the same settings. Their tags give all three legs.
 fn user() -> String {
     let inline: String = settings("")
         .lines()
@@ -38,7 +38,7 @@ fn user() -> String {
     agent(
         "triage",
         &format!(
-            "  mcpServers:\n    - name: post\n      ref: {{name: mail}}\n    - name: own\n      url: https://own.example/mcp\n{inline}"
+            "  security: {{allowTrifecta: true}}\n  mcpServers:\n    - name: post\n      ref: {{name: mail}}\n    - name: own\n      url: https://own.example/mcp\n{inline}"
         ),
     )
 }

@@ -284,6 +284,28 @@ async fn s10_what_is_wrong_with_a_spec_names_field_and_remedy_and_mends_itself()
     );
     well_formed(&get(&agents, "triage").await);
 
+    // What its servers are declared to do, one of them in an object of its own.
+    let tagged = format!(
+        "{}  tags: [sensitive, egress]\n",
+        remote("crm", "https://crm.example/mcp")
+    );
+    team.apply(&tagged);
+    let servers =
+        "  mcpServers: [{name: crm, ref: {name: crm}}, {name: web, url: 'https://web.example/mcp'}]";
+    team.apply(&agent("triage", servers));
+    let message = for_condition(&agents, "triage", "Accepted", "False", "LethalTrifecta", LIMIT).await;
+    assert_eq!(
+        message,
+        "untrusted_input by web, sensitive by crm and egress by crm meet in one agent; keep one out by tools.deny, or set spec.security.allowTrifecta"
+    );
+    for_condition(&agents, "triage", "Stalled", "True", "LethalTrifecta", LIMIT).await;
+    well_formed(&get(&agents, "triage").await);
+    team.apply(&agent(
+        "triage",
+        &format!("  security: {{allowTrifecta: true}}\n{servers}"),
+    ));
+    for_condition(&agents, "triage", "Accepted", "True", "Accepted", LIMIT).await;
+
     let spec = "  mcpServers: [{name: fs, ref: {name: nowhere}}]\n  a2a:\n    principals:\n      \
                 - {name: boss, agentRef: {name: nobody}, role: agent}";
     team.apply(&agent("triage", spec));

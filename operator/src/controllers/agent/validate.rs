@@ -314,7 +314,7 @@ impl Work {
         for fault in faults {
             let problem = if fault.key == trifecta::KEY {
                 let text = format!(
-                    "{}; tag servers and tools as they are, keep one leg out by tools.deny, or set spec.security.allowTrifecta",
+                    "{}; keep one out by tools.deny, or set spec.security.allowTrifecta",
                     fault.problem
                 );
                 Problem::new(Reason::LethalTrifecta, text)

@@ -20,7 +20,7 @@ impl Work {
         subject: &Subject,
     ) -> Store {
         // The runtime adds the Agent's name.
-        let prefix = Some(format!("agentd/{}", subject.namespace));
+        let prefix = Some(format!("agentd.{}", subject.namespace));
         match asked {
             Some(agent::Store { memory: Some(_), .. }) => Store {
                 kind: Some(StoreKind::Memory),
