@@ -16,7 +16,7 @@ use crate::request::Supervisor;
 use crate::router::Servers;
 
 /// What every call of a run carries.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct RunContext {
     /// The run.
     pub run_id: String,
@@ -44,7 +44,7 @@ pub struct Instruction {
 }
 
 /// Which tools the operator leaves a turn.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Choice {
     /// Of ours.
     pub internal: Shown,
@@ -56,25 +56,24 @@ pub struct Choice {
     pub mapped: BTreeSet<String>,
 }
 
-/// A choice among tools.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Shown {
-    /// All that there are.
-    #[default]
-    All,
-    /// None.
-    None,
-    /// These.
-    Only(BTreeSet<String>),
-}
+/// A choice among tools: all, or those whose name it takes.
+#[derive(Clone, Default)]
+pub struct Shown(Option<Arc<dyn Fn(&str) -> bool + Send + Sync>>);
 
 impl Shown {
+    /// Those that `takes` says.
+    pub fn by(takes: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(takes)))
+    }
+
     fn takes(&self, name: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::None => false,
-            Self::Only(names) => names.contains(name),
-        }
+        self.0.as_ref().is_none_or(|takes| takes(name))
+    }
+}
+
+impl std::fmt::Debug for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "some" } else { "all" })
     }
 }
 

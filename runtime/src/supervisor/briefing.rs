@@ -1,13 +1,15 @@
 //! What a worker is told before and during a turn: the configuration and the identity where they have changed, then the
 //! turn.
 
+use agentd_agent::Held;
 use agentd_base::report::ServerState;
 use agentd_config::document::ToolsRefresh;
 use agentd_identity::{IdentitySource, Snapshot as IdentitySnapshot};
 use agentd_mcp::{ServerView, ServersView};
 
 use super::settings::Settings;
-use super::turns::{TurnInput, TurnRunner};
+use super::subagents::narrowed;
+use super::turns::{TurnInput, TurnRunner, caller_of};
 use crate::worker::frame::{Configure, IdentityMaterial, Reachable, SecretPem, ToWorker, Turn};
 use crate::worker::framing::FrameError;
 use crate::worker::pool::Warm;
@@ -20,10 +22,11 @@ impl TurnRunner {
         settings: &Settings,
         input: TurnInput,
     ) -> Result<(), FrameError> {
+        let caller = caller_of(&input, &settings.document.limits.run);
         if warm.generation != Some(settings.generation) {
             let configure = Configure {
                 generation: settings.generation,
-                document: settings.document.clone(),
+                document: narrowed(&settings.document, &caller.held),
                 parent: std::process::id(),
             };
             warm.worker
@@ -37,14 +40,24 @@ impl TurnRunner {
         }
         let view = self.servers.borrow().clone();
         if settings.document.mcp.tools_refresh == ToolsRefresh::Reload {
-            give_tools(warm, &view).await?;
+            give_tools(warm, &view, &caller.held).await?;
         }
+        let charge = input.charge;
         let turn = Turn {
             run_id: input.run_id,
             instance: self.instance.clone(),
             transcript: input.transcript,
             text: input.text,
-            servers: reachable(&view),
+            holder: caller.holder,
+            limits: caller.limits,
+            role: charge
+                .as_ref()
+                .map(|charge| charge.role.clone())
+                .unwrap_or_default(),
+            output_schema: charge.and_then(|charge| charge.output_schema),
+            has_own: self.office.has_completions(&caller.root).await,
+            servers: reachable(&view, &caller.held),
+            held: caller.held,
         };
         warm.worker.send(&ToWorker::Turn(Box::new(turn))).await
     }
@@ -64,16 +77,20 @@ impl TurnRunner {
 
 /// Gives the worker the catalogue's tools where they are not those that it has, so that a conversation that began later
 /// has no others. Tools that are too much for a frame the worker lists itself.
-async fn give_tools(warm: &mut Warm, view: &ServersView) -> Result<(), FrameError> {
-    for server in connected(view) {
+async fn give_tools(warm: &mut Warm, view: &ServersView, held: &Held) -> Result<(), FrameError> {
+    for server in connected(view, held) {
         let digest = of_tools(server);
         let name = server.server.name.clone();
         if warm.tools.get(&name) == Some(&digest) {
             continue;
         }
+        let given = server
+            .tools
+            .iter()
+            .filter(|tool| held.has_tool(&name, &tool.name));
         let tools = ToWorker::Tools {
             server: name.clone(),
-            tools: server.tools.clone(),
+            tools: given.cloned().collect(),
         };
         match warm.worker.send(&tools).await {
             Ok(()) => {
@@ -88,14 +105,14 @@ async fn give_tools(warm: &mut Warm, view: &ServersView) -> Result<(), FrameErro
     Ok(())
 }
 
-fn connected(view: &ServersView) -> impl Iterator<Item = &ServerView> {
+fn connected<'a>(view: &'a ServersView, held: &'a Held) -> impl Iterator<Item = &'a ServerView> {
     let servers = view.servers.iter();
-    servers.filter(|server| server.state == ServerState::Connected)
+    servers.filter(|server| server.state == ServerState::Connected && held.has_server(&server.server.name))
 }
 
 /// The servers that a worker may dial now.
-fn reachable(view: &ServersView) -> Vec<Reachable> {
-    let reachable = connected(view).map(|server| Reachable {
+fn reachable(view: &ServersView, held: &Held) -> Vec<Reachable> {
+    let reachable = connected(view, held).map(|server| Reachable {
         name: server.server.name.clone(),
         era: server.era,
         digest: of_lists(server),

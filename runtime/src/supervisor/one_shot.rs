@@ -38,14 +38,16 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
     let input = TurnInput {
         run_id,
         owner: LOCAL.to_owned(),
-        conversation: String::new(),
+        conversation: LOCAL.to_owned(),
         transcript: serde_json::Value::Null,
         text,
+        charge: None,
     };
     let turn = foundation.runner.run(input, &stop);
     tokio::pin!(turn);
     let end = tokio::select! {
         end = &mut turn => end,
+        error = foundation.store.lost() => return Err(error.into()),
         () = ended(&mut signals) => {
             stop.cancel();
             tokio::select! {
@@ -54,6 +56,7 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
             }
         }
     };
+    foundation.runner.office.close_subagents().await;
     foundation.runner.pool.clear();
     let code = match end {
         TurnEnd::Done(result) => {

@@ -119,6 +119,8 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
                 }
                 Event::End => break,
             },
+            // Another process works on what is ours: nothing that is begun here may go on.
+            error = foundation.store.lost() => return Err(error.into()),
             Some(server) = foundation.suspects.recv() => foundation.servers.check(&server),
             Ok(()) = servers.changed() => foundation.metrics.servers(&servers.borrow_and_update()),
             Ok(()) = changes.changed() => {
@@ -133,6 +135,8 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
     tracing::info!(event = "drain.start", limit_s = limit.as_secs());
     let orderly = async {
         tokio::join!(tasks.drain(patience(limit)), drain.run(limit));
+        // Those that turns wait for have ended with them.
+        foundation.runner.office.close_subagents().await;
         foundation.runner.pool.clear();
         foundation.servers.close().await;
     };

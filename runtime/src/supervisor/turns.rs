@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_agent::request::OPEN_REQUESTS;
-use agentd_agent::{Held, Holder, Reply, Status};
+use agentd_agent::{Held, Holder, Reply, Status, TurnLimits};
+use agentd_config::document::RunLimits;
 use agentd_identity::IdentitySource;
 use agentd_mcp::{Answer, ServersView};
 use serde_json::Value;
@@ -41,6 +42,25 @@ pub struct TurnInput {
     pub transcript: Value,
     /// What the caller says.
     pub text: String,
+    /// Of a subagent: what it was given.
+    pub charge: Option<Charge>,
+}
+
+/// What a subagent is run with.
+#[derive(Debug, Clone)]
+pub struct Charge {
+    /// What it is told of itself.
+    pub role: String,
+    /// The conversation at the root.
+    pub root: String,
+    /// Generations below that.
+    pub depth: u32,
+    /// What was minted for it.
+    pub held: Held,
+    /// What it may use up.
+    pub limits: TurnLimits,
+    /// JSON Schema of its answer.
+    pub output_schema: Option<Value>,
 }
 
 /// How it ended.
@@ -116,25 +136,21 @@ impl TurnRunner {
         let settings = current(&self.settings);
         let conversation = input.conversation.clone();
         let run_id = input.run_id.clone();
+        let caller = Arc::new(caller_of(&input, &settings.document.limits.run));
         let mut followed = Followed {
             run_id,
             conversation: conversation.clone(),
-            until: Instant::now() + settings.document.limits.run.deadline() + DEADLINE_GRACE,
+            until: caller.until + DEADLINE_GRACE,
             tool_calls: 0,
             questions: Questions::new(self.human.clone()),
-            caller: Arc::new(Caller {
-                owner: input.owner.clone(),
-                conversation: conversation.clone(),
-                run_id: input.run_id.clone(),
-                holder: Holder::Root,
-                held: Held::All,
-            }),
+            caller: caller.clone(),
             requests: Open::new(OPEN_REQUESTS),
         };
         let (warm, ended) = match self.begun(&settings, input, &mut followed, stop).await {
             Ok(begun) => begun,
             Err(reason) => return broken(reason),
         };
+        self.office.turn_ended(&caller, stop.is_cancelled());
         let tool_calls = followed.tool_calls;
         drop(followed);
         match ended {
@@ -291,13 +307,18 @@ impl TurnRunner {
         match frame {
             FromWorker::ToolCalled(call) => {
                 turn.tool_calls += 1;
+                turn.caller.spent.add(1, 0);
                 self.metrics.tool(&call);
                 audit(&self.instance, &call);
                 if call.outcome == ToolOutcome::Unavailable {
                     self.suspect(call.server);
                 }
             }
-            FromWorker::ModelCalled(call) => self.metrics.model(&call),
+            FromWorker::ModelCalled(call) => {
+                let tokens = call.input_tokens.saturating_add(call.output_tokens);
+                turn.caller.spent.add(1, tokens);
+                self.metrics.model(&call);
+            }
             FromWorker::ServerFailed { server } | FromWorker::ServerChanged { server } => {
                 self.suspect(server)
             }
@@ -353,6 +374,31 @@ impl TurnRunner {
                 otherwise
             }
         }
+    }
+}
+
+/// On whose behalf a turn asks.
+pub(super) fn caller_of(input: &TurnInput, run: &RunLimits) -> Caller {
+    let charge = input.charge.as_ref();
+    let limits = charge.map_or(
+        TurnLimits {
+            steps: run.steps(),
+            tokens: run.tokens(),
+            deadline: run.deadline(),
+        },
+        |charge| charge.limits,
+    );
+    Caller {
+        owner: input.owner.clone(),
+        root: charge.map_or(&input.conversation, |charge| &charge.root).clone(),
+        conversation: input.conversation.clone(),
+        run_id: input.run_id.clone(),
+        holder: charge.map_or(Holder::Root, |_| Holder::Subagent),
+        held: charge.map_or(Held::All, |charge| charge.held.clone()),
+        depth: charge.map_or(0, |charge| charge.depth),
+        limits,
+        until: Instant::now() + limits.deadline,
+        spent: Arc::default(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What supervisor and worker say to each other. How it travels is in `framing`.
 
-use agentd_agent::{Reply, Request, Status};
+use agentd_agent::{Held, Holder, Reply, Request, Status, TurnLimits};
 use agentd_config::Document;
 use agentd_mcp::{Answer, Era, Question, Tool};
 use serde::{Deserialize, Serialize};
@@ -112,6 +112,18 @@ pub struct Turn {
     pub transcript: Value,
     /// What the caller says.
     pub text: String,
+    /// The kind of turn.
+    pub holder: Holder,
+    /// What it may see and call.
+    pub held: Held,
+    /// What it may use up.
+    pub limits: TurnLimits,
+    /// What a subagent is told of itself; empty else.
+    pub role: String,
+    /// JSON Schema of the answer, where one was asked for.
+    pub output_schema: Option<Value>,
+    /// The supervisor has resources of its own for this conversation.
+    pub has_own: bool,
     /// The servers that answer at this moment: only these are dialled, so that one that is down costs a turn nothing.
     pub servers: Vec<Reachable>,
 }

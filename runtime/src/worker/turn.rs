@@ -1,14 +1,16 @@
 //! One turn in the worker: what the agent crate needs, put together from the frame, the configuration and what the
 //! worker holds; and its outcome as a frame.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use agentd_agent::turn::run as run_turn;
 use agentd_agent::{
-    Choice, Held, Holder, Instruction, Kept, Parts, Router, RunContext, Status, Transcript, TurnInput,
-    TurnLimits, TurnOutcome,
+    Choice, Holder, Instruction, Kept, Parts, Router, RunContext, Shown, Status, Transcript, TurnInput,
+    TurnOutcome,
 };
 use agentd_config::Document;
+use agentd_config::filter::ToolFilter;
 use agentd_llm::{Failover, Model};
 use agentd_mcp::Outbound;
 use serde_json::Value;
@@ -93,7 +95,7 @@ impl Workshop {
             frames: frames.clone(),
         });
         let router = self.router(&turn, document, frames, model.clone(), &instruction);
-        let input = input(turn, document, instruction);
+        let input = input(turn, instruction);
         result(run_id, run_turn(input, model.as_ref(), &router, cancel).await)
     }
 
@@ -113,13 +115,13 @@ impl Workshop {
             run_id: turn.run_id.clone(),
             instance: turn.instance.clone(),
             traceparent: Some(traceparent(&turn.run_id)),
-            holder: Holder::Root,
-            held: Held::All,
-            choice: Choice::default(),
+            holder: turn.holder,
+            held: turn.held.clone(),
+            choice: choice(document, turn.holder),
             instruction: Instruction {
                 text: instruction.to_owned(),
             },
-            has_own: false,
+            has_own: turn.has_own,
         };
         let parts = Parts {
             servers: Arc::new(servers),
@@ -131,23 +133,44 @@ impl Workshop {
     }
 }
 
-fn input(turn: Turn, document: &Document, instruction: String) -> TurnInput {
+/// Which tools the document leaves a turn. What a conversation's model is shown is chosen; what others hold was minted.
+fn choice(document: &Document, holder: Holder) -> Choice {
+    let shown = |names: &Option<Vec<String>>| {
+        let names = names.as_deref().filter(|_| holder == Holder::Root)?;
+        match names {
+            [one] if one == "all" => None,
+            [one] if one == "none" => Some(Shown::by(|_| false)),
+            // Validation refused a glob that is none; should one come here, it lets nothing in.
+            names => Some(match ToolFilter::new(Some(names), &[]) {
+                Ok(filter) => Shown::by(move |name| filter.admits(name)),
+                Err(_) => Shown::by(|_| false),
+            }),
+        }
+    };
+    let tools = &document.agent.tools;
+    Choice {
+        internal: shown(&tools.internal).unwrap_or_default(),
+        mcp: shown(&tools.mcp).unwrap_or_default(),
+        disabled: document.tools.disabled.iter().cloned().collect(),
+        mapped: BTreeSet::new(),
+    }
+}
+
+fn input(turn: Turn, instruction: String) -> TurnInput {
     let loaded = Transcript::load(turn.transcript);
     for repair in loaded.repairs {
         tracing::warn!(event = "restore.context.mended", run.id = turn.run_id, "{repair}");
     }
-    let limits = &document.limits.run;
     TurnInput {
         traceparent: Some(traceparent(&turn.run_id)),
         run_id: turn.run_id,
-        instruction,
+        instruction: match turn.role.is_empty() {
+            true => instruction,
+            false => format!("{}\n\n{}", instruction.trim(), turn.role),
+        },
         transcript: loaded.transcript,
         text: turn.text,
-        limits: TurnLimits {
-            steps: limits.steps(),
-            tokens: limits.tokens(),
-            deadline: limits.deadline(),
-        },
+        limits: turn.limits,
     }
 }
 

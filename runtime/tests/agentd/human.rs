@@ -8,6 +8,7 @@ use agentd::metrics::Metrics;
 use agentd::reload::Settings;
 use agentd::supervisor::asking::{Asked, Human};
 use agentd::supervisor::office::Office;
+use agentd::supervisor::subagents::Subagents;
 use agentd::supervisor::turns::{TurnEnd, TurnInput, TurnRunner};
 use agentd::worker::frame::TurnResult;
 use agentd::worker::pool::Pool;
@@ -76,7 +77,10 @@ impl World {
             store: Arc::new(MemoryStore::new(Retention::MEMORY)),
             clock: agentd_base::clock::system(),
             ids: agentd_base::id::uuids(),
+            servers: view.clone(),
             human: None,
+            runner: std::sync::Weak::new(),
+            subagents: Subagents::default(),
         };
         let runner = TurnRunner {
             pool: Pool::new(PathBuf::from(PROGRAM)),
@@ -110,6 +114,7 @@ impl World {
             owner: "alice".into(),
             conversation: "c".into(),
             transcript: Value::Null,
+            charge: None,
             text: r#"calls [["ask", {}]]"#.into(),
         };
         let questions = std::mem::replace(&mut self.questions, mpsc::unbounded_channel().1);

@@ -28,5 +28,6 @@ mod pod;
 mod process;
 mod reload;
 mod service;
+mod subagents;
 mod through_bridge;
 mod tools;

@@ -1,6 +1,6 @@
 //! A scripted model that speaks Chat Completions. What it answers depends on the conversation alone:
 //! `echo X` calls the tool `echo`, `calls [["tool", {…}], …]` calls one after the other (`$cut` in the arguments is the URI
-//! that the last result named to read on), a tool's result is repeated, `hold` waits until the test lets go and goes on
+//! that the last result named to read on, `$handle` the handle of the last subagent), a tool's result is repeated, `hold` waits until the test lets go and goes on
 //! with what follows it, anything else is said back.
 
 use std::net::SocketAddr;
@@ -158,11 +158,18 @@ fn next_call(request: &Value) -> Option<Value> {
     let cut = last
         .rsplit_once("the URI ")
         .map_or("", |(_, uri)| uri.trim_end_matches(']'));
+    let results = messages.iter().filter(|message| message["role"] == "tool");
+    let handle = results
+        .rev()
+        .filter_map(|message| serde_json::from_str::<Value>(message["content"].as_str()?).ok())
+        .find_map(|result| result["handle"].as_str().map(str::to_owned));
+    let arguments = call[1].to_string().replace("$cut", cut);
+    let arguments = arguments.replace("$handle", &handle.unwrap_or_default());
     Some(json!({
         "role": "assistant", "content": null,
         "tool_calls": [{
             "id": format!("call_{at}_{done}"), "type": "function",
-            "function": { "name": call[0], "arguments": call[1].to_string().replace("$cut", cut) },
+            "function": { "name": call[0], "arguments": arguments },
         }],
     }))
 }

@@ -273,7 +273,7 @@ pub fn context() -> RunContext {
 impl Desk {
     /// Of our tools with `resource.read` alone, and `finish`, which is no matter of choice.
     pub fn new(servers: Vec<(McpServer, Vec<Tool>, ServerOffer)>) -> Self {
-        let internal = Shown::Only(["resource.read".to_owned()].into());
+        let internal = Shown::by(|name| name == "resource.read");
         let choice = Choice {
             internal,
             ..Choice::default()

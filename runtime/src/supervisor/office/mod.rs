@@ -1,32 +1,33 @@
-//! Carries out what turns ask of the supervisor. Who asks is known from the turn that a worker was given, never from
-//! what the worker says; what a holder may ask is decided by the one table of grants. Guarantees: a request that is
-//! not granted touches nothing; there is a reply to every request.
+//! Carries out what turns ask of the supervisor. What a holder may ask is decided by the one table of grants, and by
+//! what was minted for it. Guarantees: a request that is not granted touches nothing; there is a reply to every request.
 
-use std::sync::Arc;
+mod caller;
+mod human;
+mod memory;
+mod plan;
+mod status;
 
-use agentd_agent::request::Reservation;
-use agentd_agent::{Held, Holder, Reply, Request, grants};
+use std::sync::{Arc, Weak};
+
+use agentd_agent::request::{Await, ItemStatus, Reservation};
+use agentd_agent::{Reply, Request, grants};
 use agentd_base::clock::SharedClock;
 use agentd_base::id::SharedIds;
-use agentd_state::Store;
+use agentd_mcp::ServersView;
+use agentd_state::{Entry, EntryKind, Store, StoreError, Write};
+use serde_json::{Value, json};
+use tokio::sync::watch;
 
+pub use self::caller::{Caller, Spent};
+use self::memory::Shelf;
+use self::plan::Plan;
 use super::asking::Human;
-use super::settings::SettingsWatch;
+use super::settings::{SettingsWatch, current};
+use super::subagents::Subagents;
+use super::turns::TurnRunner;
 
-/// On whose behalf a turn asks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caller {
-    /// The principal that the conversation belongs to.
-    pub owner: String,
-    /// The conversation.
-    pub conversation: String,
-    /// The run.
-    pub run_id: String,
-    /// The kind of turn.
-    pub holder: Holder,
-    /// What was minted for it.
-    pub held: Held,
-}
+/// The only plan of a conversation.
+const PLAN: &str = "plan";
 
 /// See the module.
 pub struct Office {
@@ -34,6 +35,8 @@ pub struct Office {
     pub instance: String,
     /// The configuration.
     pub settings: SettingsWatch,
+    /// The MCP servers.
+    pub servers: watch::Receiver<Arc<ServersView>>,
     /// What is kept.
     pub store: Arc<dyn Store>,
     /// The time.
@@ -42,6 +45,10 @@ pub struct Office {
     pub ids: SharedIds,
     /// Who can be asked.
     pub human: Option<Arc<dyn Human>>,
+    /// Runs the turns of subagents.
+    pub runner: Weak<TurnRunner>,
+    /// Those that live.
+    pub subagents: Subagents,
 }
 
 impl std::fmt::Debug for Office {
@@ -53,26 +60,160 @@ impl std::fmt::Debug for Office {
 }
 
 impl Office {
-    /// Carries a request out.
+    /// Carries a request out. Dropped when nobody waits for the reply any more.
     pub async fn carry_out(self: Arc<Self>, caller: Arc<Caller>, request: Request) -> Reply {
-        if let Some(tool) = request.tool()
-            && !grants::may(caller.holder, &caller.held, tool)
-        {
-            tracing::warn!(
-                event = "tool.refused",
-                run.id = caller.run_id,
-                gen_ai.tool.name = tool
-            );
-            return Reply::Refused(format!("{tool} is not granted here"));
+        if let Some(tool) = request.tool() {
+            let disabled = &current(&self.settings).document.tools.disabled;
+            let is_disabled = disabled.iter().any(|name| name == tool);
+            if is_disabled || !grants::may(caller.holder, &caller.held, tool) {
+                tracing::warn!(
+                    event = "tool.refused",
+                    run.id = caller.run_id,
+                    gen_ai.tool.name = tool
+                );
+                return Reply::Refused(format!("{tool} is not granted here"));
+            }
+            caller.spent.add(1, 0);
         }
+        match self.kept(&caller, request).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                tracing::warn!(event = "store.put.fail", run.id = caller.run_id, err = %error);
+                Reply::Refused(error.to_string())
+            }
+        }
+    }
+
+    /// What is about what is kept, and the rest.
+    async fn kept(self: &Arc<Self>, caller: &Arc<Caller>, request: Request) -> Result<Reply, StoreError> {
+        let settings = current(&self.settings);
+        let memory = &settings.document.memory;
+        let count =
+            |limit: Option<u32>, absent: u32| usize::try_from(limit.unwrap_or(absent)).unwrap_or(usize::MAX);
+        let shelf = Shelf {
+            store: self.store.as_ref(),
+            clock: &self.clock,
+            owner: &caller.owner,
+            max_value_bytes: count(memory.max_value_bytes, 65_536),
+            list_limit: count(memory.list_default_limit, 100),
+        };
+        let max_items = count(settings.document.context.plan.max_items, 32);
         match request {
+            Request::MemoryGet(key) => shelf.get(&key.key).await,
+            Request::MemorySet(set) => shelf.set(set).await,
+            Request::MemoryList(listed) => shelf.list(listed).await,
+            Request::MemoryDelete(key) => shelf.delete(&key.key).await,
+            Request::ArtifactCreate(made) => shelf.create(self.ids.next(), made).await,
+            Request::ArtifactGet(id) => shelf.open(&id.id).await,
+            Request::ArtifactList(listed) => shelf.list_artifacts(listed).await,
+            Request::ArtifactDelete(id) => shelf.drop_artifact(&id.id).await,
+            Request::PlanCreate(made) => self.planned(caller, Plan::new(made, max_items)).await,
+            Request::PlanGet(_) => {
+                let plan = self.plan(&caller.conversation).await?;
+                Ok(Reply::Done(
+                    plan.map_or(json!({"exists": false}), |plan| plan.told()),
+                ))
+            }
+            Request::PlanUpdate(change) => match self.plan(&caller.conversation).await? {
+                None => Ok(Reply::Refused(
+                    "there is no plan; write one with plan_create".to_owned(),
+                )),
+                Some(plan) => self.planned(caller, plan.change(change, max_items)).await,
+            },
+            Request::PlanClear(_) => {
+                let cleared = self.plan(&caller.conversation).await?.is_some();
+                let drop = Write::DropEntry {
+                    kind: EntryKind::Plan,
+                    scope: caller.conversation.clone(),
+                    key: PLAN.to_owned(),
+                };
+                self.store.write(vec![drop]).await?;
+                Ok(Reply::Done(json!({"cleared": cleared})))
+            }
+            other => Ok(self.done(caller, other).await),
+        }
+    }
+
+    /// What is about others: people, subagents, servers.
+    async fn done(self: &Arc<Self>, caller: &Arc<Caller>, request: Request) -> Reply {
+        match request {
+            Request::Status(_) => {
+                let view = self.servers.borrow().clone();
+                let told = status::told(&self.instance, &current(&self.settings), &view, caller);
+                Reply::Done(told)
+            }
+            Request::AskHuman(asked) => human::ask(self.human.as_ref(), caller, asked).await,
+            Request::SubagentRun(asked) => self.run_subagent(caller, *asked).await,
+            Request::SubagentSend(send) => self.send_subagent(caller, send).await,
+            Request::SubagentKill(kill) => self.kill_subagent(caller, kill).await,
+            Request::SubagentStatus(handle) => self.status_of(caller, &handle.handle).await,
+            Request::SubagentList(_) => self.list_subagents(caller).await,
+            Request::SubagentAwait(wait) => {
+                let handle = wait.handle;
+                let on = Await {
+                    condition: None,
+                    on: vec![handle.clone()],
+                    timeout: wait.timeout,
+                };
+                match self.await_subagents(caller, on).await {
+                    Ok(Some(told)) => Reply::Done(told),
+                    // It still runs.
+                    Ok(None) => self.status_of(caller, &handle).await,
+                    Err(why) => Reply::Refused(why),
+                }
+            }
+            Request::Await(wait) => match self.await_subagents(caller, wait).await {
+                Ok(Some(told)) => Reply::Done(json!({"satisfied": true, "value": told})),
+                Ok(None) => Reply::Done(json!({"satisfied": false})),
+                Err(why) => Reply::Refused(why),
+            },
+            Request::ResourceRead(uri) => self.read_subagent(caller, &uri.uri).await,
             // Nothing is bounded: what is not configured is not counted.
             Request::Reserve { .. } => Reply::Reserved(Reservation::Granted { id: 0, model: None }),
-            Request::Settle { .. } => Reply::Done(serde_json::Value::Null),
+            Request::Settle { .. } => Reply::Done(Value::Null),
             other => {
                 let tool = other.tool().unwrap_or_default();
                 Reply::Refused(format!("this agent has nothing that carries out {tool}"))
             }
+        }
+    }
+
+    async fn plan(&self, conversation: &str) -> Result<Option<Plan>, StoreError> {
+        let entry = self
+            .store
+            .entry(EntryKind::Plan, conversation, PLAN, self.clock.now())
+            .await?;
+        Ok(entry.and_then(|entry| serde_json::from_value(entry.value).ok()))
+    }
+
+    async fn planned(&self, caller: &Caller, plan: Result<Plan, String>) -> Result<Reply, StoreError> {
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(why) => return Ok(Reply::Refused(why)),
+        };
+        self.store
+            .write(vec![self.plan_entry(&caller.conversation, &plan)])
+            .await?;
+        Ok(Reply::Done(plan.told()))
+    }
+
+    fn plan_entry(&self, conversation: &str, plan: &Plan) -> Write {
+        Write::Entry(Entry {
+            kind: EntryKind::Plan,
+            scope: conversation.to_owned(),
+            key: PLAN.to_owned(),
+            value: serde_json::to_value(plan).unwrap_or_default(),
+            expires_at: None,
+            updated_at: self.clock.now(),
+        })
+    }
+
+    /// A subagent has gone on: items of the plan that are bound to it follow. A plan that cannot be kept is no reason
+    /// to fail it.
+    pub(super) async fn follow_plan(&self, conversation: &str, subagent: &str, status: ItemStatus) {
+        let plan = self.plan(conversation).await.ok().flatten();
+        if let Some(next) = plan.and_then(|plan| plan.follow(subagent, status)) {
+            let _ = self.store.write(vec![self.plan_entry(conversation, &next)]).await;
         }
     }
 }

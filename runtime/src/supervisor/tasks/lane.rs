@@ -84,6 +84,7 @@ impl Tasks {
             conversation: entry.conversation.clone(),
             transcript,
             text: text_of(&working),
+            charge: None,
         };
         let end = self.runner.run(input, &self.stop).await;
         let stopped = self.stop.is_cancelled();

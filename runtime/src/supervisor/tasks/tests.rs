@@ -14,6 +14,7 @@ use super::*;
 use crate::metrics::Metrics;
 use crate::supervisor::office::Office;
 use crate::supervisor::settings::Settings;
+use crate::supervisor::subagents::Subagents;
 use crate::worker::pool::Pool;
 
 /// What goes wrong.
@@ -134,7 +135,10 @@ fn world(trouble: Trouble) -> World {
         store: store.clone(),
         clock: agentd_base::clock::system(),
         ids: agentd_base::id::uuids(),
+        servers: watch::Sender::new(Arc::default()).subscribe(),
         human: None,
+        runner: std::sync::Weak::new(),
+        subagents: Subagents::default(),
     };
     let runner = TurnRunner {
         pool: Pool::new("/does/not/exist".into()),

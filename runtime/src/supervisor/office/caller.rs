@@ -1,0 +1,147 @@
+//! On whose behalf a turn asks, and what it has left. Known from the turn that a worker was given, never from what the
+//! worker says. Pure.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use agentd_agent::request::{Mode, SubagentLimits};
+use agentd_agent::{Held, Holder, TurnLimits};
+use agentd_config::document::RunLimits;
+use tokio::time::Instant;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The principal that the conversation belongs to.
+    pub owner: String,
+    /// The conversation at the root.
+    pub root: String,
+    /// Its own: that one, or that of a subagent.
+    pub conversation: String,
+    /// The run.
+    pub run_id: String,
+    /// The kind of turn.
+    pub holder: Holder,
+    /// What was minted for it.
+    pub held: Held,
+    /// Generations below the conversation at the root.
+    pub depth: u32,
+    /// What the turn may use up.
+    pub limits: TurnLimits,
+    /// When its time is up.
+    pub until: Instant,
+    /// What it and its subagents used so far.
+    pub spent: Arc<Spent>,
+}
+
+/// What a turn used, as far as the supervisor was told.
+#[derive(Debug, Default)]
+pub struct Spent {
+    steps: AtomicU64,
+    tokens: AtomicU64,
+}
+
+impl Spent {
+    /// Adds to it.
+    pub fn add(&self, steps: u64, tokens: u64) {
+        self.steps.fetch_add(steps, Ordering::Relaxed);
+        self.tokens.fetch_add(tokens, Ordering::Relaxed);
+    }
+}
+
+impl Caller {
+    /// The limits of a subagent: what was asked for, within what the caller has left. One that goes on without its
+    /// caller has a turn's limits.
+    ///
+    /// # Errors
+    /// When nothing is left.
+    pub fn left(&self, asked: SubagentLimits, mode: Mode, run: &RunLimits) -> Result<TurnLimits, String> {
+        let mut limits = match mode {
+            Mode::Detached => TurnLimits {
+                steps: run.steps(),
+                tokens: run.tokens(),
+                deadline: run.deadline(),
+            },
+            Mode::Sync | Mode::Async | Mode::Warm => {
+                let steps =
+                    u64::from(self.limits.steps).saturating_sub(self.spent.steps.load(Ordering::Relaxed));
+                TurnLimits {
+                    steps: u32::try_from(steps).unwrap_or(u32::MAX),
+                    tokens: self
+                        .limits
+                        .tokens
+                        .saturating_sub(self.spent.tokens.load(Ordering::Relaxed)),
+                    deadline: self.until.saturating_duration_since(Instant::now()),
+                }
+            }
+        };
+        if limits.steps == 0 || limits.tokens == 0 || limits.deadline.is_zero() {
+            return Err(
+                "this turn has nothing left that it could give to a subagent (limits.run)".to_owned(),
+            );
+        }
+        limits.steps = limits.steps.min(asked.steps.unwrap_or(u32::MAX));
+        limits.tokens = limits.tokens.min(asked.tokens.unwrap_or(u64::MAX));
+        limits.deadline = limits
+            .deadline
+            .min(asked.deadline.map_or(limits.deadline, |deadline| deadline.0));
+        Ok(limits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_subagent_has_no_more_than_its_caller_has_left() {
+        let caller = Caller {
+            owner: "o".into(),
+            root: "c".into(),
+            conversation: "c".into(),
+            run_id: "r".into(),
+            holder: Holder::Root,
+            held: Held::All,
+            depth: 0,
+            limits: TurnLimits {
+                steps: 10,
+                tokens: 1000,
+                deadline: Duration::from_secs(60),
+            },
+            until: Instant::now() + Duration::from_secs(60),
+            spent: Arc::default(),
+        };
+        let run: RunLimits = serde_json::from_value(json!({"steps": 50})).unwrap();
+        let asked = |value| serde_json::from_value::<SubagentLimits>(value).unwrap();
+        caller.spent.add(4, 300);
+        tokio::time::advance(Duration::from_secs(20)).await;
+        for (limits, mode, left) in [
+            (json!({}), Mode::Sync, (6, 700, 40)),
+            (
+                json!({"steps": 3, "tokens": 5, "deadline": "1s"}),
+                Mode::Async,
+                (3, 5, 1),
+            ),
+            (
+                json!({"steps": 300, "tokens": 5000, "deadline": "1h"}),
+                Mode::Warm,
+                (6, 700, 40),
+            ),
+            (
+                json!({}),
+                Mode::Detached,
+                (50, run.tokens(), run.deadline().as_secs()),
+            ),
+        ] {
+            let got = caller.left(asked(limits.clone()), mode, &run).unwrap();
+            assert_eq!((got.steps, got.tokens, got.deadline.as_secs()), left, "{limits}");
+        }
+        caller.spent.add(6, 0);
+        assert!(caller.left(asked(json!({})), Mode::Sync, &run).is_err());
+        assert!(caller.left(asked(json!({})), Mode::Detached, &run).is_ok());
+    }
+}
