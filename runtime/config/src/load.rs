@@ -1,23 +1,28 @@
 //! From layers to one checked document: files in order (RFC 7396), then the environment, then flags, then the live
 //! folder. Reads files, has no other effect. Every fault is found in one pass.
 
+mod explain;
+mod merge;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use agentd_base::limit::DOCUMENT_BYTES;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+pub use self::explain::{Explained, explain};
+use self::merge::Merge;
 use crate::bridge::BridgeDocument;
 use crate::document::Document;
 use crate::endpoint::Place;
 use crate::fault::{ConfigErrors, Fault};
 use crate::file::{self, FileError};
 use crate::live::{self, Live};
-use crate::paths::{self, Leaf};
-use crate::reload::{is_reloadable, merge_patch};
-use crate::shape::{Shape, Strictness};
-use crate::{parse, validate};
+use crate::paths;
+use crate::reload::is_reloadable;
+use crate::shape::{Shape, Strictness, covers};
+use crate::validate;
 
 /// What a process was given. Kept, so that a reload reads the same again.
 #[derive(Debug, Clone, Default)]
@@ -66,39 +71,62 @@ pub struct Loaded<T = Document> {
 
 /// Loads the agent's document.
 pub fn load(layers: &Layers) -> Result<Loaded, ConfigErrors> {
-    let base = base(layers)?;
-    let live = live_of(&base)?;
-    assemble(base, live)
+    let shape = Shape::of::<Document>();
+    let (merge, live) = whole(layers, &shape);
+    ended(live, merge, &shape, agent)
 }
 
 /// The merged document, its shape checked and nothing else: for a command that needs a part of it and validates that.
 pub fn merged(layers: &Layers) -> Result<Document, ConfigErrors> {
-    let base = base(layers)?;
-    let live = live_of(&base)?;
-    overlaid(base, live.as_ref())
+    let shape = Shape::of::<Document>();
+    let (merge, live) = whole(layers, &shape);
+    ended(live, merge, &shape, |_| Vec::new()).map(|loaded| loaded.document)
 }
 
 /// Loads it again, with a live folder that was read before: so that a refusal can name the folder's digest.
 pub fn reload(layers: &Layers, live: Option<Live>) -> Result<Loaded, ConfigErrors> {
-    assemble(base(layers)?, live)
+    let shape = Shape::of::<Document>();
+    let mut merge = base(layers, &shape);
+    overlay(&mut merge, live.as_ref(), is_reloadable);
+    ended(live, merge, &shape, agent)
 }
 
 /// Loads the document of a bridge.
 pub fn load_bridge(files: &[PathBuf]) -> Result<Loaded<BridgeDocument>, ConfigErrors> {
-    let base = bridge_base(files)?;
-    let live = live_of(&base)?;
-    assemble_bridge(base, live)
+    let shape = Shape::of::<BridgeDocument>();
+    let mut merge = bridge_base(files, &shape);
+    let live = live_of(&mut merge);
+    overlay(&mut merge, live.as_ref(), is_reloadable_at_a_bridge);
+    ended(live, merge, &shape, validate::validate_bridge)
 }
 
 /// Loads it again, with a live folder that was read before.
 pub fn reload_bridge(files: &[PathBuf], live: Option<Live>) -> Result<Loaded<BridgeDocument>, ConfigErrors> {
-    assemble_bridge(bridge_base(files)?, live)
+    let shape = Shape::of::<BridgeDocument>();
+    let mut merge = bridge_base(files, &shape);
+    overlay(&mut merge, live.as_ref(), is_reloadable_at_a_bridge);
+    ended(live, merge, &shape, validate::validate_bridge)
 }
 
-fn base(layers: &Layers) -> Result<Value, ConfigErrors> {
-    let shape = Shape::of::<Document>();
+fn agent(document: &Document) -> Vec<Fault> {
+    validate::validate(document, Place::Machine)
+}
+
+fn is_reloadable_at_a_bridge(path: &str) -> bool {
+    path == "allowed"
+}
+
+/// Every layer, and the live folder among them.
+fn whole<'a>(layers: &Layers, shape: &'a Shape) -> (Merge<'a>, Option<Live>) {
+    let mut merge = base(layers, shape);
+    let live = live_of(&mut merge);
+    overlay(&mut merge, live.as_ref(), is_reloadable);
+    (merge, live)
+}
+
+fn base<'a>(layers: &Layers, shape: &'a Shape) -> Merge<'a> {
     let leaves = paths::leaves();
-    let mut merge = Merge::new(&shape);
+    let mut merge = Merge::new(shape);
     for file in named_files(layers) {
         match layers.held.get(&file) {
             Some(held) => merge.pipe(&file, held),
@@ -125,47 +153,71 @@ fn base(layers: &Layers) -> Result<Value, ConfigErrors> {
     for text in &layers.servers {
         merge.server(text);
     }
-    merge.end()
+    merge
 }
 
-fn bridge_base(files: &[PathBuf]) -> Result<Value, ConfigErrors> {
-    let shape = Shape::of::<BridgeDocument>();
-    let mut merge = Merge::new(&shape);
+fn bridge_base<'a>(files: &[PathBuf], shape: &'a Shape) -> Merge<'a> {
+    let mut merge = Merge::new(shape);
     for file in files {
         merge.file(file);
     }
-    merge.end()
+    merge
 }
 
-fn overlaid(mut document: Value, live: Option<&Live>) -> Result<Document, ConfigErrors> {
-    let shape = Shape::of::<Document>();
-    if let Some(live) = live {
-        overlay(&mut document, live, &shape, is_reloadable)?;
-    }
-    typed(document, &shape)
-}
-
-fn assemble(document: Value, live: Option<Live>) -> Result<Loaded, ConfigErrors> {
-    let document = overlaid(document, live.as_ref())?;
-    let faults = validate::validate(&document, Place::Machine);
-    if faults.is_empty() {
-        Ok(Loaded { document, live })
+/// The document that the layers make, or everything that is wrong with it.
+fn ended<T: DeserializeOwned>(
+    live: Option<Live>,
+    merge: Merge<'_>,
+    shape: &Shape,
+    validate: fn(&T) -> Vec<Fault>,
+) -> Result<Loaded<T>, ConfigErrors> {
+    let Merge {
+        document,
+        mut faults,
+        is_whole,
+        ..
+    } = merge;
+    let document = if is_whole {
+        examined(document, shape, validate, &mut faults)
     } else {
-        Err(ConfigErrors(faults))
+        // A part is missing: what else is wrong cannot be known.
+        None
+    };
+    match document {
+        Some(document) if faults.is_empty() => Ok(Loaded { document, live }),
+        _ => Err(ConfigErrors(faults)),
     }
 }
 
-fn assemble_bridge(mut document: Value, live: Option<Live>) -> Result<Loaded<BridgeDocument>, ConfigErrors> {
-    let shape = Shape::of::<BridgeDocument>();
-    if let Some(live) = &live {
-        overlay(&mut document, live, &shape, |path| path == "allowed")?;
-    }
-    let document: BridgeDocument = typed(document, &shape)?;
-    let faults = validate::validate_bridge(&document);
-    if faults.is_empty() {
-        Ok(Loaded { document, live })
-    } else {
-        Err(ConfigErrors(faults))
+/// Goes on after a fault, without what it spoils: so that a person mends everything at once. What only follows from a
+/// fault that is told already is not told.
+fn examined<T: DeserializeOwned>(
+    document: Value,
+    shape: &Shape,
+    validate: fn(&T) -> Vec<Fault>,
+    faults: &mut Vec<Fault>,
+) -> Option<T> {
+    let mut gone: Vec<String> = faults.iter().map(|fault| fault.key.clone()).collect();
+    let fitting = shape.fitting(document, Strictness::Layer, &mut gone);
+    let known = |gone: &[String], fault: &Fault| gone.iter().any(|path| covers(path, &fault.key));
+    let missing = shape.check(&fitting, Strictness::Whole, "the configuration");
+    faults.extend(missing.into_iter().filter(|fault| !known(&gone, fault)));
+    let fitting = shape.fitting(fitting, Strictness::Whole, &mut gone);
+    match serde_json::from_value::<T>(fitting) {
+        Ok(document) => {
+            faults.extend(
+                validate(&document)
+                    .into_iter()
+                    .filter(|fault| !known(&gone, fault)),
+            );
+            Some(document)
+        }
+        // What the shape cannot know: addresses and the like. serde names the value's form, not its key.
+        Err(error) => {
+            let problem = agentd_base::text::clip(&error.to_string(), 160);
+            faults.push(Fault::new("configuration", problem, "mend that value"));
+            None
+        }
     }
 }
 
@@ -183,45 +235,38 @@ fn named_files(layers: &Layers) -> Vec<PathBuf> {
         .collect()
 }
 
-fn live_of(document: &Value) -> Result<Option<Live>, ConfigErrors> {
-    let Some(folder) = document.pointer("/lifecycle/live_folder").and_then(Value::as_str) else {
-        return Ok(None);
-    };
-    let live = live::read(Path::new(folder)).map_err(|error| {
-        Fault::new(
-            "lifecycle.live_folder",
-            error.to_string(),
-            "create it, or take the key out",
-        )
-    })?;
-    Ok(Some(live))
+/// The live folder that the layers name.
+fn live_of(merge: &mut Merge<'_>) -> Option<Live> {
+    let folder = merge.document.pointer("/lifecycle/live_folder")?.as_str()?;
+    match live::read(Path::new(folder)) {
+        Ok(live) => Some(live),
+        Err(error) => {
+            merge.faults.push(Fault::new(
+                "lifecycle.live_folder",
+                error.to_string(),
+                "create it, or take the key out",
+            ));
+            merge.is_whole = false;
+            None
+        }
+    }
 }
 
 /// Lays the documents of a live folder over the rest. It may hold only what a running process takes up: a new folder
 /// must never need another process.
-fn overlay(
-    document: &mut Value,
-    live: &Live,
-    shape: &Shape,
-    reloadable: fn(&str) -> bool,
-) -> Result<(), ConfigErrors> {
-    let mut merge = Merge::new(shape);
+fn overlay(merge: &mut Merge<'_>, live: Option<&Live>, reloadable: fn(&str) -> bool) {
+    let Some(live) = live else { return };
+    let mut layer = Merge::new(merge.shape);
     for (name, content) in &live.files {
         if [".json", ".yaml", ".yml"]
             .iter()
             .any(|extension| name.ends_with(extension))
         {
-            merge.text(&live.folder.join(name), content);
+            layer.text(&live.folder.join(name), content);
         }
     }
-    let layer = merge.end()?;
-    let mut faults = Vec::new();
-    restart_only(&layer, "", reloadable, &mut faults);
-    if !faults.is_empty() {
-        return Err(ConfigErrors(faults));
-    }
-    merge_patch(document, &layer);
-    Ok(())
+    restart_only(&layer.document, "", reloadable, &mut layer.faults);
+    merge.over(layer);
 }
 
 fn restart_only(layer: &Value, path: &str, reloadable: fn(&str) -> bool, faults: &mut Vec<Fault>) {
@@ -238,140 +283,4 @@ fn restart_only(layer: &Value, path: &str, reloadable: fn(&str) -> bool, faults:
             "put it into the configuration file",
         )),
     }
-}
-
-fn typed<T: DeserializeOwned>(document: Value, shape: &Shape) -> Result<T, ConfigErrors> {
-    let faults = shape.check(&document, Strictness::Whole, "the configuration");
-    if !faults.is_empty() {
-        return Err(ConfigErrors(faults));
-    }
-    // What the shape cannot know: addresses and the like. serde names the value's form, not its key.
-    serde_json::from_value(document).map_err(|error| {
-        let problem = agentd_base::text::clip(&error.to_string(), 160);
-        Fault::new("configuration", problem, "mend that value").into()
-    })
-}
-
-/// Layers merged so far, and what is wrong with them.
-struct Merge<'a> {
-    shape: &'a Shape,
-    document: Value,
-    faults: Vec<Fault>,
-}
-
-impl<'a> Merge<'a> {
-    fn new(shape: &'a Shape) -> Self {
-        Self {
-            shape,
-            document: Value::Object(Map::new()),
-            faults: Vec::new(),
-        }
-    }
-
-    fn file(&mut self, path: &Path) {
-        match file::read(path, DOCUMENT_BYTES) {
-            Ok(content) => self.text(path, &content),
-            Err(error) => self.unread(path, &error),
-        }
-    }
-
-    /// A pipe has no name that would say what it holds.
-    fn pipe(&mut self, path: &Path, held: &Result<Vec<u8>, FileError>) {
-        let name = path.display().to_string();
-        match held.as_ref().map(|content| parse::piped(&name, content)) {
-            Ok(Ok(layer)) => self.layer(layer, &format!("pipe {name}")),
-            Ok(Err(fault)) => self.faults.push(fault),
-            Err(error) => self.unread(path, error),
-        }
-    }
-
-    fn unread(&mut self, path: &Path, error: &FileError) {
-        let remedy = match error {
-            FileError::NotFound | FileError::Unreadable(_) => "check path and permissions",
-            FileError::NotAFile => "name a file, or a pipe such as <(command)",
-            FileError::TooLarge(_) => "shorten it",
-            FileError::Silent => "let its writer write all and close it",
-        };
-        let name = path.display().to_string();
-        self.faults.push(Fault::new(name, error.to_string(), remedy));
-    }
-
-    fn text(&mut self, path: &Path, content: &[u8]) {
-        match parse::text(&path.display().to_string(), content) {
-            Ok(layer) => self.layer(layer, &format!("file {}", path.display())),
-            Err(fault) => self.faults.push(fault),
-        }
-    }
-
-    /// The leaf of a variable; none for one that is not ours or not a key.
-    fn variable<'b>(&mut self, leaves: &'b [Leaf], name: &str) -> Option<&'b Leaf> {
-        let key = name.strip_prefix(paths::PREFIX)?;
-        if paths::RESERVED.contains(&name) || is_service_link(key) {
-            return None;
-        }
-        let leaf = paths::find(leaves, key);
-        if leaf.is_none() {
-            let remedy = format!(
-                "unset it, or use the name of a key, such as {}",
-                paths::nearest(leaves, key)
-            );
-            self.faults.push(Fault::new(name, "unknown variable", remedy));
-        }
-        leaf
-    }
-
-    fn leaf(&mut self, leaf: &Leaf, text: &str, source: &str) {
-        match leaf.document(text, source) {
-            Ok(layer) => self.layer(layer, source),
-            Err(fault) => self.faults.push(fault),
-        }
-    }
-
-    fn server(&mut self, text: &str) {
-        match parse::server(text) {
-            Ok(entry) => {
-                let mut servers = self.document.pointer("/mcp/servers").cloned().unwrap_or_default();
-                match servers.as_array_mut() {
-                    Some(list) => list.push(entry),
-                    None => servers = Value::Array(vec![entry]),
-                }
-                let layer = serde_json::json!({ "mcp": { "servers": servers } });
-                self.layer(layer, "flag --mcp");
-            }
-            Err(fault) => self.faults.push(Fault {
-                key: "--mcp".into(),
-                ..fault
-            }),
-        }
-    }
-
-    fn layer(&mut self, mut layer: Value, source: &str) {
-        if let Err(fault) = parse::expand(&mut layer) {
-            self.faults.push(fault);
-            return;
-        }
-        self.faults
-            .extend(self.shape.check(&layer, Strictness::Layer, source));
-        merge_patch(&mut self.document, &layer);
-    }
-
-    fn end(self) -> Result<Value, ConfigErrors> {
-        if self.faults.is_empty() {
-            Ok(self.document)
-        } else {
-            Err(ConfigErrors(self.faults))
-        }
-    }
-}
-
-/// A variable that a kubelet sets for a Service whose name begins with `agentd`: not ours, though it looks so.
-fn is_service_link(key: &str) -> bool {
-    let words: Vec<&str> = key.split('_').collect();
-    let digits = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
-    words.last() == Some(&"PORT")
-        || words.windows(2).any(|pair| match pair {
-            ["SERVICE", "HOST" | "PORT"] => true,
-            ["PORT", number] => digits(number),
-            _ => false,
-        })
 }

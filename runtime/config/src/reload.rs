@@ -4,6 +4,7 @@
 use serde_json::{Map, Value};
 
 use crate::document::Document;
+use crate::shape::covers;
 
 /// The two halves of a document.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,10 +88,7 @@ impl Changes {
 
 /// Whether a running process takes up a change of this path.
 pub fn is_reloadable(path: &str) -> bool {
-    Document::RELOADABLE.iter().any(|open| {
-        path.strip_prefix(open)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-    })
+    Document::RELOADABLE.iter().any(|open| covers(open, path))
 }
 
 fn differences(old: &Value, new: &Value, path: &str, found: &mut Vec<String>) {

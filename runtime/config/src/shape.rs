@@ -2,6 +2,8 @@
 //! It is why an unknown or mistyped key is refused with its path and the allowed keys, inside lists too, where serde
 //! would name neither. Never shows a text value: it could be a credential.
 
+mod fit;
+
 use agentd_base::duration::{self, Duration};
 use agentd_base::rate::{self, Rate};
 use agentd_base::time_of_day::{self, TimeOfDay};
@@ -345,12 +347,18 @@ pub(crate) fn join(path: &str, key: &str) -> String {
 }
 
 /// The path of a list's entry: by its name where it has one, else by its index.
-fn entry(path: &str, index: usize, item: &Value) -> String {
+pub(crate) fn entry(path: &str, index: usize, item: &Value) -> String {
     let name = item
         .get("name")
         .and_then(Value::as_str)
         .filter(|name| is_plain(name));
     name.map_or_else(|| format!("{path}[{index}]"), |name| format!("{path}[{name}]"))
+}
+
+/// Whether `path` is at or below `above`.
+pub(crate) fn covers(above: &str, path: &str) -> bool {
+    path.strip_prefix(above)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 /// Whether a name can stand in a path without quoting.
