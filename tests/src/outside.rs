@@ -1,8 +1,8 @@
-//! Programs that we did not write, outside of the nodes: on an address of the control plane's network, which pods reach
+//! Programs outside of the nodes, most of them not ours: on an address of the control plane's network, which pods reach
 //! as they reach any host that is not in the cluster. Each ends when its standard input does, so none outlives its test.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
@@ -86,6 +86,18 @@ impl Outside {
         command
             .arg(repository().join("tests/peers/mcp-python/guarded.py"))
             .args(["0", issuer]);
+        Self::start(command, certificates)
+    }
+
+    /// A keeper of keys, which takes no request without this token and writes all it holds into `file`.
+    #[must_use]
+    pub fn keys(file: &Path, token: &str, certificates: &Certificates) -> Self {
+        let mut command = cluster().in_control_plane("python3");
+        command
+            .arg(repository().join("tests/peers/kv/server.py"))
+            .arg("0")
+            .arg(file)
+            .arg(token);
         Self::start(command, certificates)
     }
 

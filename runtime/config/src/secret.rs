@@ -245,7 +245,13 @@ pub fn secret_files(document: &Document) -> Vec<PathBuf> {
         .iter()
         .map(|endpoint| &endpoint.connection);
     let servers = document.mcp.servers.iter().map(|server| &server.connection);
-    for connection in models.chain(servers) {
+    let store = document.store.http.as_ref().map(|http| Connection {
+        headers: http.headers.clone(),
+        auth: http.auth.clone(),
+        tls: http.tls.clone(),
+        ..Connection::default()
+    });
+    for connection in models.chain(servers).chain(&store) {
         files.extend(of_connection(connection));
     }
     files.sort();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use agentd_base::class::{Class, Classified as _};
 use agentd_config::Document;
-use agentd_config::document::{Auth, ClientTls, McpServer, ModelEndpoint, OAuth2Auth, StaticAuth};
+use agentd_config::document::{Auth, ClientTls, HttpStore, McpServer, ModelEndpoint, OAuth2Auth, StaticAuth};
 use agentd_config::file::FileError;
 use agentd_config::secret::{
     SecretError, SecretSource, SystemSecrets, Template, TemplateError, missing_secrets, secret_files,
@@ -213,6 +213,17 @@ fn document(folder: &Path) -> Document {
         ..ClientTls::default()
     });
     document.mcp.servers.push(server);
+    document.store.http = Some(HttpStore {
+        headers: [("Z".to_owned(), reference("k/header"))].into(),
+        auth: Some(Auth::Static(StaticAuth {
+            bearer: reference("k/token"),
+        })),
+        tls: Some(ClientTls {
+            ca_file: Some(file("k/ca.crt")),
+            ..ClientTls::default()
+        }),
+        ..HttpStore::default()
+    });
     document
 }
 
@@ -222,6 +233,9 @@ fn the_files_of_a_document_and_the_missing_ones() {
     let document = document(folder.path());
     let mut expected: Vec<PathBuf> = [
         "i/text",
+        "k/ca.crt",
+        "k/header",
+        "k/token",
         "m/key",
         "s/header",
         "s/oauth",
@@ -238,6 +252,9 @@ fn the_files_of_a_document_and_the_missing_ones() {
     std::fs::write(folder.path().join("s/header"), "x").unwrap();
     let missing = [
         "i/text",
+        "k/ca.crt",
+        "k/header",
+        "k/token",
         "m/key",
         "s/oauth",
         "s/oauth.key",

@@ -1,0 +1,166 @@
+//! An agent on a real node that keeps its state at an HTTP service: a new pod finds it there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use agentd_tests::caller::{Identity, ask, curl, fetch_identity};
+use agentd_tests::cluster::cluster;
+use agentd_tests::namespace::Namespace;
+use agentd_tests::outside::{Certificates, Outside};
+use agentd_tests::samples::{reach_outside, sample};
+use agentd_tests::wait;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const TOKEN: &str = "canary-of-the-store";
+
+const AGENT: &str = r#"
+apiVersion: agentd.io/v1alpha1
+kind: Agent
+metadata: {name: demo, namespace: NAMESPACE}
+spec:
+  instruction: Answer.
+  intelligence:
+    endpoints:
+      - name: gateway
+        url: https://model.agentd-demo-outside.svc:8443/v1
+        auth: {static: {bearer: {valueFrom: {secretKeyRef: {name: model-token, key: token}}}}}
+        tls: {caBundle: {configMapKeyRef: {name: demo-ca, key: ca.crt}}}
+    model: demo-model
+  store:
+    http:
+      url: STORE
+      timeout: 5s
+      auth: {static: {bearer: {valueFrom: {secretKeyRef: {name: store, key: token}}}}}
+      tls: {caBundle: {configMapKeyRef: {name: store-ca, key: ca.crt}}}
+  a2a:
+    principals:
+      - {name: caller, serviceAccountRef: {name: caller}, role: user}
+"#;
+
+fn read(namespace: &Namespace, object: &str) -> Value {
+    serde_json::from_str(&namespace.kubectl(&["get", object, "-o", "json"]).ok()).expect("JSON")
+}
+
+/// What the service holds, by key.
+fn held(file: &Path) -> BTreeMap<String, Value> {
+    serde_json::from_str(&std::fs::read_to_string(file).expect("something was kept")).expect("JSON")
+}
+
+/// The IDs of the caller's tasks.
+fn tasks(url: &str, caller: &Identity) -> Vec<String> {
+    let path = |name: &str| caller.folder().join(name).to_str().expect("UTF-8").to_owned();
+    let (ca, cert, key) = (path("bundle.pem"), path("svid.pem"), path("key.pem"));
+    let answer = curl(
+        url,
+        &[
+            "--request",
+            "POST",
+            "--header",
+            "content-type: application/json",
+            "--header",
+            "a2a-version: 1.0",
+            "--data",
+            r#"{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{}}"#,
+            "--cacert",
+            &ca,
+            "--cert",
+            &cert,
+            "--key",
+            &key,
+        ],
+    )
+    .ok();
+    let (body, status) = answer.rsplit_once('\n').expect("a status");
+    assert_eq!(status, "200", "{answer}");
+    let body: Value = serde_json::from_str(body).expect("JSON");
+    let tasks = body["result"]["tasks"].as_array().expect("tasks");
+    tasks
+        .iter()
+        .map(|task| task["id"].as_str().expect("an ID").to_owned())
+        .collect()
+}
+
+fn pod(namespace: &Namespace) -> String {
+    let pods = namespace.kubectl(&["get", "pods", "-l", "agentd.io/agent=demo", "-o", "name"]);
+    pods.ok().trim().to_owned()
+}
+
+#[tokio::test]
+async fn state_at_an_http_service_outlives_the_pod_and_a_service_that_is_away_is_the_cause() {
+    let certificates = Certificates::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("keys.json");
+    let service = Outside::keys(&file, TOKEN, &certificates);
+
+    let namespace = Namespace::new("elsewhere");
+    reach_outside(namespace.name());
+    let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "store", "namespace": namespace.name()},
+            "stringData": {"token": TOKEN}},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "store-ca", "namespace": namespace.name()},
+            "data": {"ca.crt": certificates.authority()}},
+    ]});
+    namespace.apply(&objects.to_string());
+    namespace.apply(&sample(namespace.name(), "caller.yaml"));
+    namespace.apply(&AGENT.replace("STORE", &service.url("/")));
+    let client = cluster().client().await;
+    let agents = wait::resources(&client, namespace.name(), "Agent");
+    wait::for_condition(&agents, "demo", "Ready", "True", "", 2 * MINUTE).await;
+    assert_eq!(
+        namespace.kubectl(&["get", "pvc", "-o", "name"]).ok(),
+        "",
+        "no claim"
+    );
+
+    let caller = fetch_identity(namespace.name(), "caller").expect("an identity");
+    let status = read(&namespace, "agents.agentd.io/demo")["status"].clone();
+    let text = |key: &str| status[key].as_str().expect("a text").to_owned();
+    let (url, id) = (text("url"), text("spiffeID"));
+    assert!(ask(&url, &id, "Hello", &caller).ok().contains("no script"));
+    let before = tasks(&url, &caller);
+    assert_eq!(before.len(), 1);
+    let own = format!("agentd.{}/demo/", namespace.name());
+    let keys = held(&file);
+    assert!(
+        !keys.is_empty() && keys.keys().all(|key| key.starts_with(&own)),
+        "{keys:?}"
+    );
+
+    // Another pod, which has nothing of the first one.
+    let first = pod(&namespace);
+    namespace.kubectl(&["delete", &first, "--wait=true"]).ok();
+    namespace
+        .kubectl(&["rollout", "status", "deployment/demo-agent", "--timeout=60s"])
+        .ok();
+    assert_ne!(pod(&namespace), first);
+    wait::for_condition(&agents, "demo", "Ready", "True", "", MINUTE).await;
+    assert_eq!(tasks(&url, &caller), before);
+    assert!(ask(&url, &id, "Hello again", &caller).ok().contains("no script"));
+    assert_eq!(tasks(&url, &caller).len(), 2);
+
+    // Without the service nothing can be kept, and no pod starts.
+    drop(service);
+    namespace
+        .kubectl(&["delete", &pod(&namespace), "--wait=true"])
+        .ok();
+    let named = |agent: Option<&DynamicObject>| {
+        agent
+            .and_then(|agent| wait::condition(agent, "Ready"))
+            .is_some_and(|(status, _, message)| status == "False" && message.contains("exit code 6"))
+    };
+    wait::until(&agents, "demo", "exit code 6", MINUTE, named).await;
+
+    // It comes back at another port; what it held is there.
+    let service = Outside::keys(&file, TOKEN, &certificates);
+    namespace.apply(&AGENT.replace("STORE", &service.url("/")));
+    wait::for_condition(&agents, "demo", "Ready", "True", "", 2 * MINUTE).await;
+    assert_eq!(tasks(&url, &caller).len(), 2);
+    let said = namespace
+        .kubectl(&["get", "configmaps,agents.agentd.io,pods,events", "-o", "yaml"])
+        .ok()
+        + &namespace.kubectl(&["logs", "deployment/demo-agent"]).ok();
+    assert!(!said.contains(TOKEN), "the token is where it must not be");
+}
