@@ -60,6 +60,15 @@ pub fn main() -> ExitCode {
             Builder::new_current_thread(),
             commands::mcp::run(arguments, std::env::vars_os().filter_map(text)),
         ),
+        Ok(Invocation::Store {
+            verb,
+            files,
+            flags,
+            servers,
+        }) => {
+            let layers = Invocation::layers(files, flags, servers, std::env::vars_os().filter_map(text));
+            block_on(Builder::new_current_thread(), commands::store::run(verb, layers))
+        }
         Err(error) => commands::usage(&error),
     };
     ExitCode::from(code)

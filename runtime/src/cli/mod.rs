@@ -39,6 +39,26 @@ pub enum Invocation {
     A2aSend(A2aSend),
     /// Talk to an MCP server.
     Mcp(Mcp),
+    /// Look into a store: the verb, and the layers of `run`.
+    Store {
+        /// What to do.
+        verb: StoreVerb,
+        /// `-c`, repeatable.
+        files: Vec<PathBuf>,
+        /// `--<key>`, in the order given.
+        flags: Vec<(String, String)>,
+        /// `--mcp`, repeatable.
+        servers: Vec<String>,
+    },
+}
+
+/// A verb of `agentd store`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreVerb {
+    /// Is it sound, and what is in it?
+    Check,
+    /// Every record as a line of JSON.
+    Export,
 }
 
 impl Invocation {
@@ -86,6 +106,11 @@ where
             Some((_, send)) => Invocation::A2aSend(a2a_send(send)),
             None => return Err(no_verb("a2a")),
         },
+        Some(("store", store)) => match store.subcommand() {
+            Some(("check", given)) => of_store(StoreVerb::Check, given),
+            Some((_, given)) => of_store(StoreVerb::Export, given),
+            None => return Err(no_verb("store")),
+        },
         Some(("mcp", verb)) => Invocation::Mcp(mcp::mcp(verb).ok_or_else(|| no_verb("mcp"))?),
         Some((_, run_matches)) => run(run_matches),
         None => run(&matches),
@@ -124,6 +149,21 @@ pub fn command() -> Command {
                 .subcommand(a2a_send_command()),
         )
         .subcommand(mcp::command())
+        .subcommand(
+            Command::new("store")
+                .about("Looks into an agent's store, which may be in use; changes nothing")
+                .subcommand_required(true)
+                .subcommand(
+                    Command::new("check")
+                        .about("Is it sound, how many records are in it, which cannot be read (exit 1)?")
+                        .args(run_args(&leaves)),
+                )
+                .subcommand(
+                    Command::new("export")
+                        .about("Every record as a line of JSON on stdout")
+                        .args(run_args(&leaves)),
+                ),
+        )
 }
 
 fn no_verb(noun: &str) -> clap::Error {
@@ -208,6 +248,26 @@ fn leaf_arg(name: &str, help: &str, leaf: Option<&Leaf>) -> Arg {
 }
 
 fn run(matches: &ArgMatches) -> Invocation {
+    let (files, flags, servers) = layered(matches);
+    Invocation::Run {
+        files,
+        flags,
+        servers,
+    }
+}
+
+fn of_store(verb: StoreVerb, matches: &ArgMatches) -> Invocation {
+    let (files, flags, servers) = layered(matches);
+    Invocation::Store {
+        verb,
+        files,
+        flags,
+        servers,
+    }
+}
+
+/// Files, flags in their order, and servers.
+fn layered(matches: &ArgMatches) -> (Vec<PathBuf>, Vec<(String, String)>, Vec<String>) {
     let mut flags: Vec<(usize, String, String)> = Vec::new();
     let names = paths::ALIASES.iter().map(|(alias, _)| (*alias).to_owned());
     for name in names.chain(paths::leaves().into_iter().map(|leaf| leaf.path)) {
@@ -216,11 +276,11 @@ fn run(matches: &ArgMatches) -> Invocation {
         }
     }
     flags.sort_by_key(|(at, _, _)| *at);
-    Invocation::Run {
-        files: many(matches, "config"),
-        flags: flags.into_iter().map(|(_, name, value)| (name, value)).collect(),
-        servers: many(matches, "mcp"),
-    }
+    (
+        many(matches, "config"),
+        flags.into_iter().map(|(_, name, value)| (name, value)).collect(),
+        many(matches, "mcp"),
+    )
 }
 
 fn many<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Vec<T> {
@@ -290,6 +350,8 @@ mod tests {
             "a2a send https://a/",
             "a2a send https://a/ hello --server-id spiffe://td/a",
             "bridge",
+            "store",
+            "store check --no-such-flag 1",
         ] {
             let error = parse(std::iter::once("agentd").chain(line.split_whitespace())).unwrap_err();
             assert!(error.use_stderr(), "{line}");
@@ -318,6 +380,21 @@ mod tests {
             panic!()
         };
         assert!(matches!(fetch.from, FetchFrom::Issuer { url, .. } if url == "u"));
+    }
+
+    #[test]
+    fn a_store_is_named_as_the_agent_names_it() {
+        for (word, verb) in [("check", StoreVerb::Check), ("export", StoreVerb::Export)] {
+            assert_eq!(
+                parsed(&format!("store {word} -c x.yaml --store.path /s")),
+                Invocation::Store {
+                    verb,
+                    files: vec!["x.yaml".into()],
+                    flags: vec![("store.path".into(), "/s".into())],
+                    servers: vec![],
+                }
+            );
+        }
     }
 
     #[test]

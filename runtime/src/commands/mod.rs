@@ -6,6 +6,7 @@ pub mod identity_fetch;
 mod kubectl;
 pub mod mcp;
 pub mod run;
+pub mod store;
 
 use agentd_base::class::{Class, exit};
 use agentd_config::ConfigErrors;

@@ -11,6 +11,7 @@ mod open;
 pub mod record;
 pub mod service;
 pub mod settings;
+pub(crate) mod storage;
 pub mod subagents;
 pub mod tasks;
 pub mod turns;
@@ -22,12 +23,10 @@ use agentd_base::class::exit;
 use agentd_base::clock::{self, SharedClock};
 use agentd_base::id::{self, SharedIds};
 use agentd_base::limit::SERVERS;
-use agentd_config::document::StoreKind;
 use agentd_config::load::{Layers, Loaded};
 use agentd_config::{ConfigErrors, Document};
 use agentd_mcp::{Outbound, Supervised};
-use agentd_state::{Retention, Store, StoreError};
-use agentd_store::{MemoryStore, SqliteStore};
+use agentd_state::{Store, StoreError};
 use tokio::sync::{mpsc, watch};
 
 use self::office::Office;
@@ -141,8 +140,6 @@ impl Foundation {
         let Loaded { document, live } = &start.loaded;
         start.level.set(document.observability.log_level());
         let metrics = Metrics::new().map_err(|error| StartError::System(error.to_string()))?;
-        let (store, durability) = open_store(document).await?;
-
         let clock = clock::system();
         let identity = match &document.identity {
             None => None,
@@ -166,6 +163,7 @@ impl Foundation {
             tls_ca: document.security.tls_ca.clone(),
             ..Outbound::default()
         };
+        let (store, durability) = storage::open(document, &instance, &outbound, clock.clone()).await?;
         let servers = Supervised::start(
             &document.mcp,
             instance.clone(),
@@ -208,31 +206,5 @@ impl Foundation {
             suspects,
             runner,
         })
-    }
-}
-
-async fn open_store(document: &Document) -> Result<(Arc<dyn Store>, Durability), StoreError> {
-    match document.store_kind() {
-        StoreKind::Memory => Ok((
-            Arc::new(MemoryStore::new(Retention::MEMORY)),
-            Durability::Volatile,
-        )),
-        StoreKind::File => {
-            let path = document
-                .store_path(|name| std::env::var(name).ok())
-                .ok_or_else(|| {
-                    StoreError::Unavailable("there is no home folder; set store.path".to_owned())
-                })?;
-            let opening = path.clone();
-            let opened =
-                tokio::task::spawn_blocking(move || SqliteStore::open(&opening, Retention::DISK)).await;
-            let store = opened.map_err(|error| StoreError::Unavailable(error.to_string()))??;
-            tracing::info!(event = "store.file", path = %path.display());
-            Ok((Arc::new(store), Durability::Durable))
-        }
-        // Validation refuses them.
-        StoreKind::Mcp | StoreKind::Http => Err(StoreError::Unavailable(
-            "store.kind is not supported by this version".to_owned(),
-        )),
     }
 }

@@ -4,9 +4,11 @@
 //! nothing is read back that could not be written.
 
 pub mod entry;
+pub mod list;
 pub mod record;
 pub mod store;
 
 pub use entry::{Entry, EntryKind, EntryPage, EntryQuery, PageBuilder};
+pub use list::{TaskMark, TaskPage, TaskQuery};
 pub use record::{Conversation, Message, OpenTask, Role, Task, TaskState, conversation_key};
 pub use store::{Noted, Retention, Store, StoreError, Write};

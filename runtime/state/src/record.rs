@@ -64,6 +64,18 @@ pub enum TaskState {
 }
 
 impl TaskState {
+    /// Its name in columns.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Submitted => "submitted",
+            Self::Working => "working",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+            Self::Rejected => "rejected",
+        }
+    }
+
     /// Whether it will never change again.
     pub const fn is_terminal(self) -> bool {
         matches!(

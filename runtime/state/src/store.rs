@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::entry::{Entry, EntryKind, EntryPage, EntryQuery};
+use crate::list::{TaskPage, TaskQuery};
 use crate::record::{Conversation, OpenTask, Task};
 
 /// What a record takes beside its JSON: keys, indexes, its message id.
@@ -152,6 +153,8 @@ pub trait Store: Send + Sync {
     async fn message(&self, owner: &str, message_id: &str) -> Result<Option<Noted>, StoreError>;
     /// The tasks that are not terminal, oldest first: what a restart has to take up.
     async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError>;
+    /// A page of the list of tasks.
+    async fn tasks(&self, query: TaskQuery) -> Result<TaskPage, StoreError>;
     /// An entry by name, if it has not expired.
     async fn entry(
         &self,

@@ -2,6 +2,7 @@
 //! trait and knows nothing of what the records mean.
 
 mod fault;
+pub mod inspect;
 pub mod kv;
 pub mod memory;
 pub mod remote;

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use agentd_state::{
     Conversation, Entry, EntryKind, EntryPage, EntryQuery, Noted, OpenTask, Retention, Store, StoreError,
-    Task, Write,
+    Task, TaskPage, TaskQuery, Write,
 };
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -66,6 +66,10 @@ impl Store for MemoryStore {
 
     async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError> {
         Ok(self.with(|working| working.open_tasks()))
+    }
+
+    async fn tasks(&self, query: TaskQuery) -> Result<TaskPage, StoreError> {
+        self.with(|working| Ok(working.list(&query)))
     }
 
     async fn entry(

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use agentd_state::store::size_of_json;
 use agentd_state::{
     Conversation, Entry, EntryKind, EntryPage, EntryQuery, Noted, OpenTask, PageBuilder, Retention,
-    StoreError, Task, TaskState, Write, conversation_key,
+    StoreError, Task, TaskPage, TaskQuery, TaskState, Write, conversation_key,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -71,6 +71,9 @@ pub(crate) enum Change {
 pub(crate) struct Working {
     conversations: HashMap<String, Record>,
     tasks: HashMap<String, Row>,
+    /// All tasks, by when they changed, and the same by principal.
+    by_time: BTreeSet<(i64, String)>,
+    by_owner: BTreeSet<(String, i64, String)>,
     /// Ended tasks, the longest ended first.
     ended: BTreeSet<(Timestamp, String)>,
     /// Tasks of a conversation.
@@ -274,6 +277,9 @@ impl Working {
         if row.state.is_terminal() {
             self.ended.insert((row.updated_at, id.clone()));
         }
+        let at = row.updated_at.as_microsecond();
+        self.by_time.insert((at, id.clone()));
+        self.by_owner.insert((row.owner.clone(), at, id.clone()));
         self.tasks.insert(id, row);
     }
 
@@ -282,6 +288,9 @@ impl Working {
         let row = self.tasks.remove(id)?;
         self.kept -= row.kept();
         self.ended.remove(&(row.updated_at, id.to_owned()));
+        let at = row.updated_at.as_microsecond();
+        self.by_time.remove(&(at, id.to_owned()));
+        self.by_owner.remove(&(row.owner.clone(), at, id.to_owned()));
         let hash_map::Entry::Occupied(mut members) = self.members.entry(row.key()) else {
             return None;
         };
@@ -399,6 +408,46 @@ impl Working {
             .collect();
         open.sort_by(|(a, one), (b, other)| (a, &one.id).cmp(&(b, &other.id)));
         open.into_iter().map(|(_, task)| task).collect()
+    }
+
+    /// A page of the list of tasks.
+    pub(crate) fn list(&self, query: &TaskQuery) -> TaskPage {
+        let end = match &query.after {
+            Some(mark) => (mark.updated_at.as_microsecond(), mark.id.clone()),
+            None => (i64::MAX, String::new()),
+        };
+        match &query.owner {
+            None => self.page(query, self.by_time.range(..end).rev().map(|(_, id)| id)),
+            Some(owner) => {
+                let from = (owner.clone(), i64::MIN, String::new());
+                let ids = self.by_owner.range(from..(owner.clone(), end.0, end.1));
+                self.page(query, ids.rev().map(|(_, _, id)| id))
+            }
+        }
+    }
+
+    fn page<'a>(&self, query: &TaskQuery, ids: impl Iterator<Item = &'a String>) -> TaskPage {
+        let (mut page, mut bytes) = (TaskPage::default(), 0);
+        for id in ids {
+            let Some(row) = self.tasks.get(id) else { continue };
+            let asked = query
+                .context_id
+                .as_ref()
+                .is_none_or(|context| *context == row.context_id)
+                && query.state.is_none_or(|state| state == row.state);
+            if !asked {
+                continue;
+            }
+            if !page.has_room(query.limit, bytes) {
+                break;
+            }
+            match row.record.read("task", id) {
+                Ok(task) => page.tasks.push(task),
+                Err(error) => tracing::error!(event = "store.record.corrupt", err = %error),
+            }
+            bytes += row.record.bytes();
+        }
+        page
     }
 
     /// An entry by name, if it has not expired.

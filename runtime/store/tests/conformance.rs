@@ -3,6 +3,8 @@
 
 #[path = "conformance/entries.rs"]
 mod entries;
+#[path = "conformance/list.rs"]
+mod list;
 mod support;
 
 use std::sync::Arc;
@@ -100,6 +102,7 @@ async fn conformance(new: New<'_>) {
     what_ended_goes_after_its_time(new).await;
     what_ended_longest_ago_goes_when_there_is_too_much(new).await;
     entries::conformance(new).await;
+    list::conformance(new).await;
 }
 
 async fn a_probe_leaves_nothing(store: &dyn Store) {

@@ -4,7 +4,7 @@
 use agentd_a2a::{Principals, Role, SendMessage, wire};
 use agentd_config::Document;
 use agentd_config::document::Principal;
-use agentd_state::{Conversation, EntryKind, EntryPage, EntryQuery, Noted, Retention};
+use agentd_state::{Conversation, EntryKind, EntryPage, EntryQuery, Noted, Retention, TaskPage, TaskQuery};
 use agentd_store::MemoryStore;
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -86,6 +86,10 @@ impl Store for Troubled {
 
     async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError> {
         self.store.open_tasks().await
+    }
+
+    async fn tasks(&self, query: TaskQuery) -> Result<TaskPage, StoreError> {
+        self.store.tasks(query).await
     }
 
     async fn entry(

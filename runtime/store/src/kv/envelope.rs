@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::working::Key;
 
 /// The version of the envelope.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 /// Longer ids are replaced by their hash: servers bound their keys.
 const ID_BYTES: usize = 200;
 /// The kind and id of the record of what is being written.
@@ -79,12 +79,15 @@ impl Names {
         format!("{}{kind}/{id}", self.root)
     }
 
+    /// Kind and id of a key of ours.
+    pub(super) fn split<'a>(&self, key: &'a str) -> (&'a str, &'a str) {
+        let rest = key.strip_prefix(&self.root);
+        rest.and_then(|rest| rest.split_once('/')).unwrap_or_default()
+    }
+
     /// The text to keep under a key.
     pub(super) fn seal(&self, key: &str, seq: u64, ts: Timestamp, state: Value) -> String {
-        let (kind, id) = key
-            .strip_prefix(&self.root)
-            .and_then(|rest| rest.split_once('/'))
-            .unwrap_or_default();
+        let (kind, id) = self.split(key);
         let envelope = Envelope {
             v: VERSION,
             kind: kind.to_owned(),

@@ -15,7 +15,7 @@ use crate::working::{Change, Working, end_of, time_of};
 /// Requests at once.
 pub(super) const CONCURRENT: usize = 8;
 /// Pages of the list of keys.
-const PAGES: usize = 10_000;
+pub(super) const PAGES: usize = 10_000;
 /// All records together: they are kept in memory. More than the bounds of what is kept, for what is open beside it.
 const LOAD_BYTES: u64 = 256 * 1024 * 1024;
 

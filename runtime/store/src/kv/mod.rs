@@ -7,6 +7,7 @@
 
 mod contract;
 mod envelope;
+mod inspect;
 mod load;
 mod writer;
 
@@ -16,7 +17,7 @@ use agentd_base::clock::SharedClock;
 use agentd_state::store::size;
 use agentd_state::{
     Conversation, Entry, EntryKind, EntryPage, EntryQuery, Noted, OpenTask, Retention, Store, StoreError,
-    Task, Write,
+    Task, TaskPage, TaskQuery, Write,
 };
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -25,6 +26,7 @@ use tokio::task::JoinHandle;
 
 pub use self::contract::{KeyPage, Kv, KvError};
 use self::envelope::Names;
+pub use self::inspect::inspect;
 use self::writer::{Job, Writer, lock};
 use crate::working::Working;
 
@@ -131,6 +133,10 @@ impl Store for KvStore {
 
     async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError> {
         Ok(lock(&self.working).open_tasks())
+    }
+
+    async fn tasks(&self, query: TaskQuery) -> Result<TaskPage, StoreError> {
+        Ok(lock(&self.working).list(&query))
     }
 
     async fn entry(

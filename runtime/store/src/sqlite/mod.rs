@@ -7,6 +7,8 @@
 
 mod fault;
 mod folder;
+mod inspect;
+mod list;
 mod reader;
 mod retention;
 mod schema;
@@ -16,12 +18,13 @@ use std::path::{Path, PathBuf};
 
 use agentd_state::{
     Conversation, Entry, EntryKind, EntryPage, EntryQuery, Noted, OpenTask, Retention, Store, StoreError,
-    Task, Write,
+    Task, TaskPage, TaskQuery, Write,
 };
 use async_trait::async_trait;
 use jiff::Timestamp;
 
 use folder::Folder;
+pub use inspect::inspect;
 use reader::Readers;
 use writer::Writer;
 
@@ -102,6 +105,12 @@ impl Store for SqliteStore {
 
     async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError> {
         self.readers.read(reader::open_tasks).await
+    }
+
+    async fn tasks(&self, query: TaskQuery) -> Result<TaskPage, StoreError> {
+        self.readers
+            .read(move |connection| list::tasks(connection, &query))
+            .await
     }
 
     async fn entry(

@@ -92,11 +92,13 @@ pub(super) fn message(
     Ok(noted.optional()?)
 }
 
+/// Oldest first, by their index.
+pub(super) const OPEN: &str =
+    "SELECT id, owner, context_id, waiting, bytes FROM task JOIN task_mark USING (id)
+    WHERE open = 1 ORDER BY created_at, id";
+
 pub(super) fn open_tasks(connection: &Connection) -> Result<Vec<OpenTask>, Fault> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, owner, context_id, waiting, bytes FROM task JOIN task_mark USING (id)
-         WHERE open = 1 ORDER BY created_at, id",
-    )?;
+    let mut statement = connection.prepare_cached(OPEN)?;
     let tasks = statement.query_map([], |row| {
         Ok(OpenTask {
             id: row.get(0)?,
@@ -133,7 +135,7 @@ pub(super) fn entry(
 }
 
 /// The list of one kind and scope from a key on, by the primary key.
-const ENTRIES: &str = "SELECT key, record FROM entry WHERE kind = ?1 AND scope = ?2 AND key >= ?3
+pub(super) const ENTRIES: &str = "SELECT key, record FROM entry WHERE kind = ?1 AND scope = ?2 AND key >= ?3
     AND (expires_at IS NULL OR expires_at > ?4) ORDER BY key";
 
 pub(super) fn entries(

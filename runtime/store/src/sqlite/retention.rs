@@ -68,10 +68,15 @@ fn kept(connection: &Connection) -> rusqlite::Result<i64> {
         .query_row([], |row| row.get(0))
 }
 
+/// By its index.
+pub(super) const OLDEST: &str = "SELECT id, owner, context_id, ended_at FROM task_mark
+    CROSS JOIN task USING (id) WHERE ended_at IS NOT NULL ORDER BY ended_at, id LIMIT 1";
+/// By the index of expiries.
+pub(super) const EXPIRE: &str = "DELETE FROM entry WHERE rowid IN
+    (SELECT rowid FROM entry WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
+
 fn oldest(connection: &Connection) -> rusqlite::Result<Option<Oldest>> {
-    let query = "SELECT id, owner, context_id, ended_at FROM task_mark CROSS JOIN task USING (id)
-                 WHERE ended_at IS NOT NULL ORDER BY ended_at, id LIMIT 1";
-    let mut statement = connection.prepare_cached(query)?;
+    let mut statement = connection.prepare_cached(OLDEST)?;
     let found = statement.query_row([], |row| {
         Ok(Oldest {
             id: row.get(0)?,
@@ -112,10 +117,7 @@ fn forget(connection: &Connection, task: &Oldest) -> rusqlite::Result<()> {
 /// Drops the entries that have expired. What one write leaves, the next takes.
 pub(super) fn expire(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     connection
-        .prepare_cached(
-            "DELETE FROM entry WHERE rowid IN
-             (SELECT rowid FROM entry WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)",
-        )?
+        .prepare_cached(EXPIRE)?
         .execute(params![now.as_microsecond(), AT_ONCE as i64])?;
     Ok(())
 }

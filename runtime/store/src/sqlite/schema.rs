@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use super::fault::sqlite;
 
 /// The schema, step by step; `user_version` counts the steps that were taken.
-const MIGRATIONS: [&str; 3] = [FIRST, RETENTION, ENTRIES];
+const MIGRATIONS: [&str; 4] = [FIRST, RETENTION, ENTRIES, LIST];
 const FIRST: &str = "
     CREATE TABLE conversation (
         id TEXT PRIMARY KEY,
@@ -101,6 +101,29 @@ const ENTRIES: &str = "
     CREATE TRIGGER entry_change AFTER UPDATE ON entry
         BEGIN UPDATE entry_kept SET bytes = bytes + new.bytes - old.bytes; END;
 ";
+/// The list of tasks, in the order of their last change, with an index for what callers ask of their own. An operator's
+/// filters go along the order in time.
+const LIST: &str = "
+    CREATE TABLE task_list (
+        id TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        context_id TEXT NOT NULL,
+        state TEXT NOT NULL,
+        updated_at INTEGER NOT NULL -- microseconds since 1970
+    ) WITHOUT ROWID, STRICT;
+    INSERT INTO task_list (id, owner, context_id, state, updated_at)
+        SELECT id, owner, context_id,
+            iif(json_valid(record), coalesce(record ->> '$.state', ''), ''),
+            coalesce(iif(json_valid(record),
+                CAST(unixepoch(record ->> '$.updated_at', 'subsec') * 1000000 AS INTEGER), NULL), created_at)
+        FROM task;
+    CREATE INDEX task_list_time ON task_list (updated_at, id);
+    CREATE INDEX task_list_owner ON task_list (owner, updated_at, id);
+    CREATE INDEX task_list_context ON task_list (owner, context_id, updated_at, id);
+    CREATE INDEX task_list_state ON task_list (owner, state, updated_at, id);
+    CREATE TRIGGER task_list_gone AFTER DELETE ON task
+        BEGIN DELETE FROM task_list WHERE id = old.id; END;
+";
 /// Somebody may look into the file with a tool of their own; what takes longer is a fault.
 const BUSY: Duration = Duration::from_secs(5);
 /// The log is cut to this size at a checkpoint, so that one large write does not keep the disk.
@@ -143,6 +166,11 @@ fn common(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "trusted_schema", false)?;
     // The root of a pod is read-only.
     connection.pragma_update(None, "temp_store", "MEMORY")
+}
+
+/// The schema that this version writes.
+pub(super) const fn known() -> u64 {
+    MIGRATIONS.len() as u64
 }
 
 /// Takes the steps that are missing, all or none.

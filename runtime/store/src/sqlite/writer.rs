@@ -227,6 +227,19 @@ fn apply(savepoint: &Savepoint<'_>, retention: Retention, batch: &[Write]) -> Re
                         end(write).map(Timestamp::as_microsecond),
                         bytes,
                     ])?;
+                savepoint
+                    .prepare_cached(
+                        "INSERT INTO task_list (id, owner, context_id, state, updated_at)
+                         VALUES (?1, ?2, ?3, ?4, ?5)
+                         ON CONFLICT (id) DO UPDATE SET owner = ?2, context_id = ?3, state = ?4, updated_at = ?5",
+                    )?
+                    .execute(params![
+                        task.id,
+                        task.owner,
+                        task.context_id,
+                        task.state.name(),
+                        task.updated_at.as_microsecond(),
+                    ])?;
             }
             Write::MessageId {
                 owner,
