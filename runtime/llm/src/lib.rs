@@ -1,14 +1,26 @@
 //! Language models behind one neutral type set. What a model says is untrusted: it is parsed at this edge, bounded, and
 //! never trusted further than its types.
 
+mod anthropic;
+mod bedrock;
+mod breaker;
+mod client;
+mod codec;
 pub mod dialect;
 pub mod error;
 pub mod failover;
 pub mod message;
 pub mod model;
-pub mod openai;
+mod names;
+mod openai;
+mod responses;
+mod schema;
+mod sse;
+mod tokens;
+mod wire;
 
-pub use dialect::Dialect;
+pub use client::{ModelClient, Setup};
+pub use dialect::{Dialect, StructuredOutput};
 pub use error::ModelError;
 pub use failover::Failover;
 pub use message::{

@@ -31,6 +31,13 @@ pub struct OutputSchema {
     pub schema: Map<String, Value>,
 }
 
+impl OutputSchema {
+    /// Whether the answer is an object, as far as the schema says so at its top.
+    pub(crate) fn is_object(&self) -> bool {
+        self.schema.get("type").and_then(Value::as_str) == Some("object")
+    }
+}
+
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -11,10 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agentd_base::class::{Class, Classified as _};
-use agentd_llm::openai::ChatClient;
 use agentd_llm::{
-    Block, CallContext, Endpoint, Failover, Message, Model as _, ModelError, ModelReply, ModelRequest, Stop,
-    Usage,
+    Block, CallContext, Endpoint, Failover, Message, Model as _, ModelClient, ModelError, ModelReply,
+    ModelRequest, Setup, Stop, Usage,
 };
 use agentd_net::{Declared, Destination, HttpClient, Options, Pace, StaticSigner, Timeouts};
 use async_trait::async_trait;
@@ -93,9 +92,13 @@ fn client(name: &str, url: &str) -> Arc<dyn Endpoint> {
         signer: Some(signer),
         ..Options::default()
     };
-    Arc::new(ChatClient::new(
-        name,
-        "m",
+    let setup = Setup {
+        name: name.into(),
+        model: "m".into(),
+        ..Setup::default()
+    };
+    Arc::new(ModelClient::new(
+        setup,
         HttpClient::new(destination, options).unwrap(),
     ))
 }

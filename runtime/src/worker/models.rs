@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use agentd_base::class::Classified as _;
-use agentd_config::document::{Intelligence, ModelEndpoint};
-use agentd_llm::openai::ChatClient;
-use agentd_llm::{CallContext, Endpoint, Failover, Model, ModelError, ModelReply, ModelRequest};
+use agentd_config::document::{Dialect, Intelligence, ModelEndpoint, StructuredOutput};
+use agentd_llm::{
+    CallContext, Endpoint, Failover, Model, ModelClient, ModelError, ModelReply, ModelRequest, Setup,
+};
 use agentd_mcp::Outbound;
 use agentd_net::{Declared, Destination};
 use async_trait::async_trait;
@@ -19,15 +20,18 @@ use super::frame::{FromWorker, ModelCalled};
 /// # Errors
 /// When an endpoint cannot be dialled at all; validation has seen that before.
 pub fn build(intelligence: &Intelligence, outbound: &Outbound) -> Result<Failover, String> {
-    let model = intelligence.model.clone().unwrap_or_default();
     let endpoints = intelligence
         .endpoints
         .iter()
-        .map(|endpoint| client(endpoint, &model, outbound));
+        .map(|endpoint| client(endpoint, intelligence, outbound));
     Ok(Failover::new(endpoints.collect::<Result<_, _>>()?))
 }
 
-fn client(endpoint: &ModelEndpoint, model: &str, outbound: &Outbound) -> Result<Arc<dyn Endpoint>, String> {
+fn client(
+    endpoint: &ModelEndpoint,
+    intelligence: &Intelligence,
+    outbound: &Outbound,
+) -> Result<Arc<dyn Endpoint>, String> {
     let declared = Declared::Model {
         allow_plaintext: endpoint.allow_plaintext,
     };
@@ -37,7 +41,29 @@ fn client(endpoint: &ModelEndpoint, model: &str, outbound: &Outbound) -> Result<
     let http = outbound
         .client(destination, &endpoint.connection, timeout)
         .map_err(|error| format!("{name}: {error}"))?;
-    Ok(Arc::new(ChatClient::new(name, model, http)))
+    Ok(Arc::new(ModelClient::new(setup(endpoint, intelligence, name), http)))
+}
+
+/// What the document says of how an endpoint is spoken to.
+fn setup(endpoint: &ModelEndpoint, intelligence: &Intelligence, name: String) -> Setup {
+    let mut headers = endpoint.connection.headers.keys();
+    Setup {
+        name,
+        model: intelligence.model.clone().unwrap_or_default(),
+        dialect: match intelligence.dialect {
+            Dialect::Openai => agentd_llm::Dialect::Openai,
+            Dialect::OpenaiResponses => agentd_llm::Dialect::OpenaiResponses,
+            Dialect::Anthropic => agentd_llm::Dialect::Anthropic,
+            Dialect::Bedrock => agentd_llm::Dialect::Bedrock,
+        },
+        structured_output: match intelligence.structured_output {
+            StructuredOutput::Auto => agentd_llm::StructuredOutput::Auto,
+            StructuredOutput::JsonSchema => agentd_llm::StructuredOutput::JsonSchema,
+            StructuredOutput::Tool => agentd_llm::StructuredOutput::Tool,
+            StructuredOutput::Prompt => agentd_llm::StructuredOutput::Prompt,
+        },
+        declares_version: headers.any(|header| header.eq_ignore_ascii_case("anthropic-version")),
+    }
 }
 
 /// A model whose calls the supervisor hears of.

@@ -1,6 +1,6 @@
 //! Keys that the document has and nothing reads yet: refused, never ignored. Whoever writes a reader takes its line out.
 
-use crate::document::{Dialect, Document, Mapped, StructuredOutput};
+use crate::document::{Document, Mapped};
 use crate::fault::Fault;
 
 pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
@@ -17,11 +17,6 @@ pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
     } = document;
     let rows = [
         ("agent.max_parallel_turns", agent.max_parallel_turns.is_some()),
-        ("intelligence.dialect", intelligence.dialect != Dialect::default()),
-        (
-            "intelligence.structured_output",
-            intelligence.structured_output != StructuredOutput::default(),
-        ),
         ("intelligence.budget", intelligence.budget.is_some()),
         ("tools.overrides", !tools.overrides.is_empty()),
         ("knowledge", *knowledge != Mapped::default()),

@@ -1,16 +1,27 @@
-//! The reply body of Chat Completions, as lenient as real servers are sloppy: unknown fields are ignored, whatever may
-//! be null or missing is. Pure; works on untrusted bytes.
+//! The reply body of Chat Completions, as lenient as real servers are sloppy: whatever may be null or missing is, and
+//! fields that nobody knows are kept for the server that sent them. Pure; works on untrusted bytes.
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
-use crate::message::{Arguments, Block, ModelReply, Stop, ToolCall, Usage};
+use crate::dialect::Dialect;
+use crate::message::{Arguments, Block, Stop};
+use crate::wire::{self, Counts, Fault, Heard};
 
-/// Without a count from the provider, a token is about this many characters (contract/runtime.md section 0).
-const CHARACTERS_PER_TOKEN: usize = 4;
-/// More calls in one answer than anybody means; the rest is not carried out.
-const CALLS: usize = 128;
+/// Fields of a message that are ours, or that servers send and do not take back.
+const MESSAGE_FIELDS: [&str; 8] = [
+    "role",
+    "content",
+    "tool_calls",
+    "refusal",
+    "function_call",
+    "annotations",
+    "audio",
+    "name",
+];
+/// Fields of a call that are ours.
+const CALL_FIELDS: [&str; 4] = ["index", "id", "type", "function"];
 
 /// What an answer cannot be without has a type; everything else is whatever came, so that none of it costs an answer
 /// that is paid for.
@@ -54,13 +65,26 @@ struct Function {
     arguments: Option<Box<RawValue>>,
 }
 
-/// The reply in a body; `sent` is the request, for an estimate where the provider does not count.
-pub(super) fn reply(body: &[u8], sent: &[u8]) -> Result<ModelReply, String> {
-    let reply: Reply = serde_json::from_slice(body).map_err(|error| format!("{error}"))?;
+/// The reply in a body.
+pub(crate) fn reply(body: &[u8]) -> Result<Heard, Fault> {
+    let reply: Reply = serde_json::from_slice(body).map_err(|error| Fault::Malformed(format!("{error}")))?;
     let Some(choice) = reply.choices.into_iter().flatten().next() else {
-        return Err(error_message(body).unwrap_or_else(|| "it holds no choice".to_owned()));
+        let value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        return Err(
+            wire::said(&value).map_or_else(|| Fault::malformed("it holds no choice"), Fault::Malformed)
+        );
     };
-    let mut blocks = Vec::new();
+    let mut own = Own::default();
+    // A body that is nested too deeply for this has nothing else of its own either.
+    let whole: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    if let Some(message) = whole.pointer("/choices/0/message") {
+        own.message(message);
+        let calls = message.get("tool_calls").and_then(Value::as_array);
+        for (nth, call) in calls.into_iter().flatten().enumerate() {
+            own.call(nth, call);
+        }
+    }
+    let mut blocks: Vec<Block> = own.block().into_iter().collect();
     let text = text(&choice.message.content);
     if !text.is_empty() {
         blocks.push(Block::Text(text));
@@ -72,37 +96,94 @@ pub(super) fn reply(body: &[u8], sent: &[u8]) -> Result<ModelReply, String> {
         .filter(|refusal| !refusal.is_empty());
     let refused = refusal.is_some();
     blocks.extend(refusal.map(|refusal| Block::Text(refusal.to_owned())));
-    let calls = choice.message.tool_calls.into_iter().flatten().take(CALLS);
+    let calls = choice.message.tool_calls.into_iter().flatten();
     blocks.extend(calls.map(|call| {
-        Block::ToolCall(ToolCall {
-            id: id(call.id),
-            name: call.function.name,
-            arguments: arguments(call.function.arguments.as_deref()),
-        })
+        let arguments = Arguments::parse(&arguments(call.function.arguments.as_deref()));
+        wire::call(id(&call.id), call.function.name, arguments)
     }));
-    let stop = match (choice.finish_reason.as_str(), choice.finish_reason.is_null()) {
-        _ if refused => Stop::Refused,
-        (_, true) | (Some("stop" | "tool_calls" | "function_call"), _) => Stop::End,
-        (Some("length"), _) => Stop::Length,
-        (Some("content_filter"), _) => Stop::Refused,
-        _ => Stop::Other,
-    };
-    let usage = usage(&reply.usage, sent, body);
-    Ok(ModelReply { blocks, stop, usage })
+    Ok(Heard {
+        blocks: wire::bounded(blocks.into_iter()),
+        stop: if refused {
+            Stop::Refused
+        } else {
+            stop(&choice.finish_reason)
+        },
+        counts: counts(&reply.usage),
+    })
 }
 
-/// `error.message`, `error` or `message` of a body.
-pub(super) fn error_message(body: &[u8]) -> Option<String> {
-    let value: Value = serde_json::from_slice(body).ok()?;
-    let places = ["/error/message", "/error", "/message", "/detail"];
-    places
-        .iter()
-        .find_map(|place| value.pointer(place)?.as_str())
-        .map(str::to_owned)
+/// What a server sent of its own: fields of the message, and of each call.
+#[derive(Debug, Default)]
+pub(super) struct Own {
+    message: Map<String, Value>,
+    calls: Vec<Map<String, Value>>,
+}
+
+impl Own {
+    /// Of a message or a piece of one; the bytes that are kept of it.
+    pub(super) fn message(&mut self, message: &Value) -> usize {
+        add(&mut self.message, message, &MESSAGE_FIELDS)
+    }
+
+    /// Of a call or a piece of one; the bytes that are kept of it.
+    pub(super) fn call(&mut self, nth: usize, call: &Value) -> usize {
+        if nth >= wire::CALLS {
+            return 0;
+        }
+        while self.calls.len() <= nth {
+            self.calls.push(Map::new());
+        }
+        self.calls
+            .get_mut(nth)
+            .map_or(0, |own| add(own, call, &CALL_FIELDS))
+    }
+
+    /// As a block; none where there is nothing.
+    pub(super) fn block(mut self) -> Option<Block> {
+        while self.calls.last().is_some_and(Map::is_empty) {
+            self.calls.pop();
+        }
+        let mut value = Map::new();
+        if !self.message.is_empty() {
+            value.insert("message".into(), Value::Object(self.message));
+        }
+        if !self.calls.is_empty() {
+            value.insert(
+                "calls".into(),
+                self.calls.into_iter().map(Value::Object).collect(),
+            );
+        }
+        (!value.is_empty()).then(|| wire::opaque(Dialect::Openai, Value::Object(value)))
+    }
+}
+
+/// Takes up the fields that are not ours: texts and lists go on, everything else is replaced.
+fn add(own: &mut Map<String, Value>, piece: &Value, ours: &[&str]) -> usize {
+    let mut bytes = 0;
+    for (name, value) in piece.as_object().into_iter().flatten() {
+        let is_nothing = match value {
+            Value::Null => true,
+            Value::String(text) => text.is_empty(),
+            Value::Array(items) => items.is_empty(),
+            _ => false,
+        };
+        if is_nothing || ours.contains(&name.as_str()) {
+            continue;
+        }
+        bytes += name.len() + value.to_string().len();
+        match (own.get_mut(name), value) {
+            (Some(Value::String(before)), Value::String(more)) => before.push_str(more),
+            (Some(Value::Array(before)), Value::Array(more)) => before.extend(more.iter().cloned()),
+            _ => {
+                own.insert(name.clone(), value.clone());
+            }
+        }
+    }
+    bytes
 }
 
 /// Text, or the texts of a list of parts.
-fn text(content: &Value) -> String {
+pub(super) fn text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
         Value::Array(parts) => {
@@ -114,37 +195,41 @@ fn text(content: &Value) -> String {
 }
 
 /// A text; some servers count their calls.
-fn id(value: Value) -> String {
+pub(super) fn id(value: &Value) -> String {
     match value {
-        Value::String(id) => id,
+        Value::String(id) => id.clone(),
         Value::Number(number) => number.to_string(),
         _ => String::new(),
     }
 }
 
-/// A text of JSON, or (from some servers) the JSON itself.
-fn arguments(wire: Option<&RawValue>) -> Arguments {
+/// The text of arguments, which are a text of JSON or (from some servers) the JSON itself.
+pub(super) fn arguments(wire: Option<&RawValue>) -> String {
     let wire = wire.map(RawValue::get).unwrap_or_default();
     match serde_json::from_str::<String>(wire) {
-        Ok(text) => Arguments::parse(&text),
-        Err(_) => Arguments::parse(wire),
+        Ok(text) => text,
+        Err(_) if wire.trim() == "null" => String::new(),
+        Err(_) => wire.to_owned(),
     }
 }
 
-fn usage(counts: &Value, sent: &[u8], received: &[u8]) -> Usage {
-    let count = |key, text| {
-        let counted = counts.get(key).and_then(Value::as_u64);
-        counted.unwrap_or_else(|| estimate(text))
-    };
-    Usage {
-        input: count("prompt_tokens", sent),
-        output: count("completion_tokens", received),
-        cached: 0,
+pub(super) fn stop(reason: &Value) -> Stop {
+    match (reason.as_str(), reason.is_null()) {
+        (_, true) | (Some("stop" | "tool_calls" | "function_call"), _) => Stop::End,
+        (Some("length"), _) => Stop::Length,
+        (Some("content_filter"), _) => Stop::Refused,
+        _ => Stop::Other,
     }
 }
 
-/// The tokens of a text in UTF-8: every byte but a continuation begins a character.
-fn estimate(text: &[u8]) -> u64 {
-    let characters = text.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
-    u64::try_from(characters.div_ceil(CHARACTERS_PER_TOKEN)).unwrap_or(u64::MAX)
+pub(super) fn counts(usage: &Value) -> Counts {
+    let cached = wire::count(usage, "/prompt_tokens_details/cached_tokens");
+    Counts {
+        input: wire::count(usage, "/prompt_tokens"),
+        output: wire::count(usage, "/completion_tokens"),
+        // DeepSeek counts them elsewhere.
+        cached: cached
+            .or_else(|| wire::count(usage, "/prompt_cache_hit_tokens"))
+            .unwrap_or(0),
+    }
 }

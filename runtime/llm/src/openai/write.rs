@@ -2,29 +2,70 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::message::{Arguments, Block, Message, ModelRequest, ToolCall, ToolSpec};
+use crate::message::{Block, Message, Opaque, ToolCall, ToolSpec};
+use crate::schema::{self, Profile};
+use crate::wire::{Ask, Way, written};
 
 /// The body.
-pub(super) fn request(model: &str, request: &ModelRequest) -> Vec<u8> {
+pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
     let mut body = Map::new();
-    body.insert("model".into(), model.into());
-    body.insert("messages".into(), messages(request));
-    if !request.tools.is_empty() {
-        body.insert("tools".into(), request.tools.iter().map(tool).collect());
+    body.insert("model".into(), ask.model.into());
+    body.insert("messages".into(), messages(ask));
+    let answer = ask.answer_tool();
+    let tools: Vec<Value> = ask
+        .request
+        .tools
+        .iter()
+        .chain(&answer)
+        .map(|spec| tool(spec, ask))
+        .collect();
+    if !tools.is_empty() {
+        body.insert("tools".into(), Value::Array(tools));
     }
-    body.insert("stream".into(), false.into());
+    if answer.is_some() && !ask.quirks.no_tool_choice {
+        body.insert("tool_choice".into(), "required".into());
+    }
+    if let Some(shape) = ask.shape(Way::JsonSchema) {
+        let schema = Value::Object(shape.schema.clone());
+        let strict = schema::is_strict(&schema);
+        body.insert(
+            "response_format".into(),
+            json!({"type": "json_schema", "json_schema": {"name": shape.name, "schema": schema, "strict": strict}}),
+        );
+    }
+    if let Some(most) = ask.request.max_output_tokens {
+        let key = if is_reasoning(ask.model) == ask.quirks.other_limit {
+            "max_tokens"
+        } else {
+            "max_completion_tokens"
+        };
+        body.insert(key.into(), most.into());
+    }
+    body.insert("stream".into(), ask.stream.into());
+    if ask.stream && !ask.quirks.no_stream_options {
+        body.insert("stream_options".into(), json!({"include_usage": true}));
+    }
     Value::Object(body).to_string().into_bytes()
 }
 
-fn messages(request: &ModelRequest) -> Value {
+/// OpenAI's reasoning models refuse `max_tokens`, many other servers know nothing else.
+fn is_reasoning(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    ["o1", "o3", "o4", "gpt-5"]
+        .iter()
+        .any(|family| name.starts_with(family))
+}
+
+fn messages(ask: &Ask<'_>) -> Value {
     let mut list = Vec::new();
-    if !request.system.is_empty() {
-        list.push(json!({"role": "system", "content": request.system}));
+    let system = ask.system();
+    if !system.is_empty() {
+        list.push(json!({"role": "system", "content": system}));
     }
-    for message in &request.messages {
+    for message in &ask.request.messages {
         match message {
             Message::User(text) => list.push(json!({"role": "user", "content": text})),
-            Message::Assistant(blocks) => list.push(assistant(blocks)),
+            Message::Assistant(blocks) => list.extend(assistant(blocks, ask)),
             Message::Results(results) => list.extend(results.iter().map(
                 |result| json!({"role": "tool", "tool_call_id": result.call_id, "content": result.content}),
             )),
@@ -33,52 +74,62 @@ fn messages(request: &ModelRequest) -> Value {
     Value::Array(list)
 }
 
-fn assistant(blocks: &[Block]) -> Value {
+/// An answer; none where there is neither text nor call.
+fn assistant(blocks: &[Block], ask: &Ask<'_>) -> Option<Value> {
     let mut texts = Vec::new();
     let mut calls = Vec::new();
+    let mut own = None;
     for block in blocks {
         match block {
             Block::Text(text) => texts.push(text.as_str()),
-            Block::ToolCall(wish) => calls.push(call(wish)),
-            Block::Opaque(_) => {}
+            Block::ToolCall(wish) => calls.push(call(wish, ask)),
+            Block::Opaque(opaque) => own = own.or(ask.takes(opaque).then_some(opaque)),
         }
     }
-    // Without text, providers want null beside calls and refuse it without.
-    let content = if texts.is_empty() && !calls.is_empty() {
-        Value::Null
-    } else {
-        texts.join("\n").into()
+    // Without text, providers want null beside calls.
+    let content = match (texts.is_empty(), calls.is_empty()) {
+        (true, true) => return None,
+        (true, false) => Value::Null,
+        (false, _) => texts.join("\n").into(),
     };
-    let mut message = json!({"role": "assistant", "content": content});
-    if let (false, Some(object)) = (calls.is_empty(), message.as_object_mut()) {
-        object.insert("tool_calls".into(), Value::Array(calls));
+    let mut message = Map::new();
+    message.insert("role".into(), "assistant".into());
+    message.insert("content".into(), content);
+    if let Some(Opaque { value, .. }) = own {
+        add(&mut message, value.get("message"));
+        let of_calls = value.get("calls").and_then(Value::as_array);
+        for (call, more) in calls.iter_mut().zip(of_calls.into_iter().flatten()) {
+            if let Value::Object(call) = call {
+                add(call, Some(more));
+            }
+        }
     }
-    message
+    if !calls.is_empty() {
+        message.insert("tool_calls".into(), Value::Array(calls));
+    }
+    Some(Value::Object(message))
 }
 
-fn call(call: &ToolCall) -> Value {
-    // Some servers parse the arguments of old calls and fail on those that are no JSON; the result says what was wrong.
-    let arguments = match &call.arguments {
-        Arguments::Object(object) => Value::Object(object.clone()).to_string(),
-        Arguments::Invalid(_) => "{}".to_owned(),
-    };
-    json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
+/// The server's own fields, beside ours.
+fn add(object: &mut Map<String, Value>, more: Option<&Value>) {
+    for (name, value) in more.and_then(Value::as_object).into_iter().flatten() {
+        object.entry(name.clone()).or_insert_with(|| value.clone());
+    }
 }
 
-fn tool(tool: &ToolSpec) -> Value {
-    let mut function = json!({"name": tool.name, "parameters": parameters(&tool.input_schema)});
-    if let (false, Some(object)) = (tool.description.is_empty(), function.as_object_mut()) {
-        object.insert("description".into(), tool.description.clone().into());
+fn call(call: &ToolCall, ask: &Ask<'_>) -> Value {
+    let arguments = written(&call.arguments).to_string();
+    let name = ask.names.wire(&call.name);
+    json!({"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}})
+}
+
+fn tool(tool: &ToolSpec, ask: &Ask<'_>) -> Value {
+    let mut function = Map::new();
+    function.insert("name".into(), ask.names.wire(&tool.name).into());
+    let profile = Profile::of(ask.dialect, ask.model);
+    function.insert("parameters".into(), schema::fit(&tool.input_schema, profile));
+    if !tool.description.is_empty() {
+        function.insert("description".into(), tool.description.clone().into());
     }
     json!({"type": "function", "function": function})
-}
-
-/// A schema of an object, which is what every provider wants; servers of tools without arguments leave parts out.
-fn parameters(schema: &Map<String, Value>) -> Value {
-    let mut schema = schema.clone();
-    schema.entry("type").or_insert_with(|| "object".into());
-    schema
-        .entry("properties")
-        .or_insert_with(|| Value::Object(Map::new()));
-    Value::Object(schema)
 }
