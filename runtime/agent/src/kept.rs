@@ -79,7 +79,7 @@ impl Kept {
 
     /// What the model is told of a result: all of it, or its beginning and where the rest is.
     pub(crate) fn admit(&self, run_id: &str, ordinal: u32, mut seen: Observation) -> Observation {
-        let uri = format!("{RESULTS}{run_id}/{ordinal}");
+        let uri = place(run_id, ordinal);
         let text = match piece(&seen.text, 0) {
             Piece::Rest(_) => return seen,
             Piece::Head(head) => {
@@ -135,6 +135,11 @@ impl Kept {
             }
         })
     }
+}
+
+/// Where the whole of a result is read.
+pub(crate) fn place(run_id: &str, ordinal: u32) -> String {
+    format!("{RESULTS}{run_id}/{ordinal}")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,9 +1,13 @@
 //! The part that reasons: transcript, prompt, turn loop with limits, tool router, our own tools. It knows models and MCP
 //! by their neutral types and holds no socket, no store and no secret: a worker hands it everything.
 
+mod answer;
 pub mod budget;
+mod compaction;
 mod desk;
+mod end;
 pub mod grants;
+mod guard;
 mod internal;
 mod kept;
 mod metered;
@@ -12,15 +16,19 @@ mod observation;
 pub mod offer;
 mod prompt;
 mod reading;
+mod repeat;
 pub mod request;
 mod round;
+mod rounds;
 pub mod router;
 mod status;
+mod tokens;
 mod tools;
 pub mod transcript;
 pub mod turn;
 mod view;
 
+pub use compaction::ContextLimits;
 pub use desk::{Choice, Instruction, RunContext, Shown};
 pub use grants::Holder;
 pub use kept::Kept;

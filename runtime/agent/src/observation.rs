@@ -17,7 +17,7 @@ pub struct Observation {
     pub effect: Option<Effect>,
 }
 
-/// What a tool asks of the turn that called it.
+/// What a tool tells the turn that called it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// `finish`: the turn ends. With several in a round the first counts.
@@ -34,6 +34,8 @@ pub enum Effect {
         /// Messages that stay as they are; none for the configured number.
         keep_last: Option<u32>,
     },
+    /// The call let time pass on purpose: a round with it is a poll, however often it is the same.
+    Waited,
 }
 
 impl Observation {

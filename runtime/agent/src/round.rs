@@ -2,7 +2,8 @@
 
 use agentd_llm::{Block, ToolCall};
 
-use crate::observation::Observation;
+use crate::observation::{Effect, Observation};
+use crate::repeat::Deeds;
 use crate::transcript::Transcript;
 
 /// Blocks in their order, calls with what came of them so far.
@@ -13,29 +14,75 @@ impl Round {
         Self(blocks.into_iter().map(|block| (block, None)).collect())
     }
 
-    /// The next call without a result.
-    pub(crate) fn next(&self) -> Option<ToolCall> {
-        self.0.iter().find_map(|(block, result)| match (block, result) {
-            (Block::ToolCall(call), None) => Some(call.clone()),
+    /// Its calls in their order.
+    pub(crate) fn calls(&self) -> Vec<ToolCall> {
+        self.pairs().map(|(call, _)| call.clone()).collect()
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (&ToolCall, Option<&Observation>)> {
+        self.0.iter().filter_map(|(block, seen)| match block {
+            Block::ToolCall(call) => Some((call, seen.as_ref())),
             _ => None,
         })
     }
 
-    /// What came of [`Round::next`].
-    pub(crate) fn answer(&mut self, observation: Observation) {
-        let open = self
+    fn results(&mut self) -> impl DoubleEndedIterator<Item = &mut Option<Observation>> {
+        let calls = self
             .0
             .iter_mut()
-            .find(|(block, result)| matches!(block, Block::ToolCall(_)) && result.is_none());
-        if let Some((_, result)) = open {
-            *result = Some(observation);
+            .filter(|(block, _)| matches!(block, Block::ToolCall(_)));
+        calls.map(|(_, seen)| seen)
+    }
+
+    /// Whether one of the calls is the answer.
+    pub(crate) fn answers(&self) -> bool {
+        self.pairs().any(|(call, _)| call.name == "finish")
+    }
+
+    /// What came of one of [`Round::calls`].
+    pub(crate) fn answer(&mut self, nth: usize, observation: Observation) {
+        if let Some(seen) = self.results().nth(nth) {
+            *seen = Some(observation);
         }
+    }
+
+    /// Whether the call has its result.
+    pub(crate) fn is_answered(&self, nth: usize) -> bool {
+        self.pairs().nth(nth).is_some_and(|(_, seen)| seen.is_some())
+    }
+
+    /// Told to the model with the last result.
+    pub(crate) fn remark(&mut self, remark: &str) {
+        if let Some(seen) = self.results().rev().find_map(Option::as_mut) {
+            seen.text.push_str("\n\n");
+            seen.text.push_str(remark);
+        }
+    }
+
+    /// What the calls ask of the turn, in their order.
+    pub(crate) fn effects(&self) -> Vec<Effect> {
+        let effects = self.pairs().filter_map(|(_, seen)| seen?.effect.clone());
+        effects.collect()
+    }
+
+    /// What it did, to be compared with other rounds. `place` is where the whole of a result is read that was too long:
+    /// another for each call, whatever it says.
+    pub(crate) fn deeds(&self, place: impl Fn(usize) -> String) -> Deeds {
+        let mut deeds = Deeds::default();
+        for (nth, (call, seen)) in self.pairs().enumerate() {
+            let Some(seen) = seen else { continue };
+            let arguments = serde_json::to_string(&call.arguments).unwrap_or_default();
+            let has_waited = seen.effect == Some(Effect::Waited);
+            let result = seen.text.replace(&place(nth), "");
+            deeds.call(&call.name, &arguments, &result, seen.is_error, has_waited);
+        }
+        deeds
     }
 
     /// Into the transcript; calls without a result are answered with `reason`.
     pub(crate) fn seal(mut self, reason: &str, transcript: &mut Transcript) {
-        while self.next().is_some() {
-            self.answer(Observation::error(format!("not carried out: {reason}")));
+        for seen in self.results().filter(|seen| seen.is_none()) {
+            *seen = Some(Observation::error(format!("not carried out: {reason}")));
         }
         transcript.push_round(self.0);
     }

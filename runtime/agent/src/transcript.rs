@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::observation::Observation;
+use crate::tokens;
 
 /// The form that is written. A higher one is of a newer program.
 const VERSION: u64 = 1;
@@ -28,14 +29,16 @@ pub struct Transcript {
 /// What one side said. Items of one kind never follow each other unless the first holds calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Item {
+pub(crate) enum Item {
     User(String),
     Round(Vec<Piece>),
+    /// What was said before the rest, in short. Only ever the first.
+    Summary(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Piece {
+pub(crate) enum Piece {
     Text(String),
     Call(Answered),
     /// The provider's own. It stands where it stood: before the call that it led to.
@@ -44,12 +47,12 @@ enum Piece {
 
 /// A call with its result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Answered {
+pub(crate) struct Answered {
     id: String,
-    name: String,
-    arguments: Arguments,
+    pub(crate) name: String,
+    pub(crate) arguments: Arguments,
     #[serde(default = "lost")]
-    result: Observation,
+    pub(crate) result: Observation,
 }
 
 fn lost() -> Observation {
@@ -128,8 +131,16 @@ impl Transcript {
     }
 
     /// Adds an item so that the invariants hold; true when it was not as it should be.
-    fn push(&mut self, item: Item) -> bool {
+    pub(crate) fn push(&mut self, item: Item) -> bool {
         match item {
+            Item::Summary(text) if self.items.is_empty() => {
+                self.items.push(Item::Summary(text));
+                false
+            }
+            Item::Summary(text) => {
+                self.push(Item::User(text));
+                true
+            }
             Item::User(text) => {
                 if let Some(Item::User(last)) = self.items.last_mut() {
                     last.push_str("\n\n");
@@ -158,6 +169,10 @@ impl Transcript {
                 }
             }
         }
+        // What only a provider understands is no answer by itself, and another provider is not sent it.
+        if kept.iter().all(|piece| matches!(piece, Piece::Opaque(_))) {
+            kept.clear();
+        }
         mended |= kept.len() != given;
         match self.items.last_mut() {
             None => mended = true,
@@ -175,7 +190,7 @@ impl Transcript {
     fn calls(&self) -> impl Iterator<Item = &Answered> {
         let pieces = self.items.iter().flat_map(|item| match item {
             Item::Round(pieces) => pieces.as_slice(),
-            Item::User(_) => &[],
+            Item::User(_) | Item::Summary(_) => &[],
         });
         pieces.filter_map(|piece| match piece {
             Piece::Call(call) => Some(call),
@@ -188,7 +203,14 @@ impl Transcript {
         let mut messages = Vec::new();
         for item in &self.items {
             match item {
-                Item::User(text) => messages.push(Message::User(text.clone())),
+                Item::User(text) | Item::Summary(text) => match messages.last_mut() {
+                    // A summary and what the caller said after it.
+                    Some(Message::User(before)) => {
+                        before.push_str("\n\n");
+                        before.push_str(text);
+                    }
+                    _ => messages.push(Message::User(text.clone())),
+                },
                 Item::Round(pieces) => {
                     messages.push(Message::Assistant(pieces.iter().map(Piece::block).collect()));
                     let results: Vec<_> = pieces.iter().filter_map(Piece::result).collect();
@@ -199,6 +221,19 @@ impl Transcript {
             }
         }
         messages
+    }
+
+    pub(crate) fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    pub(crate) fn last_mut(&mut self) -> Option<&mut Item> {
+        self.items.last_mut()
+    }
+
+    /// What it takes in a request, in characters.
+    pub(crate) fn chars(&self) -> u64 {
+        self.items.iter().map(Item::chars).sum()
     }
 
     /// Whether nothing was said yet.
@@ -226,6 +261,26 @@ impl Serialize for Transcript {
 impl<'de> Deserialize<'de> for Transcript {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Value::deserialize(deserializer).map(|value| Self::load(value).transcript)
+    }
+}
+
+impl Item {
+    /// The messages that it is.
+    pub(crate) fn messages(&self) -> usize {
+        match self {
+            Self::User(_) | Self::Summary(_) => 1,
+            Self::Round(pieces) => {
+                1 + usize::from(pieces.iter().any(|piece| matches!(piece, Piece::Call(_))))
+            }
+        }
+    }
+
+    /// What it takes in a request, in characters.
+    pub(crate) fn chars(&self) -> u64 {
+        match self {
+            Self::User(text) | Self::Summary(text) => tokens::text(text),
+            Self::Round(pieces) => pieces.iter().map(Piece::chars).sum(),
+        }
     }
 }
 
@@ -257,6 +312,18 @@ impl Answered {
 }
 
 impl Piece {
+    fn chars(&self) -> u64 {
+        match self {
+            Self::Text(text) => tokens::text(text),
+            Self::Call(call) => {
+                tokens::text(&call.name)
+                    + tokens::arguments(&call.arguments)
+                    + tokens::text(&call.result.text)
+            }
+            Self::Opaque(opaque) => tokens::json(&opaque.value),
+        }
+    }
+
     fn block(&self) -> Block {
         match self {
             Self::Text(text) => Block::Text(text.clone()),

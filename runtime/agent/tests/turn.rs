@@ -6,162 +6,13 @@
     reason = "tests fail by panicking"
 )]
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+mod scripted;
 
-use agentd_agent::{
-    Observation, Status, ToolRunner, Transcript, TurnInput, TurnLimits, TurnOutcome, View, turn,
-};
+use agentd_agent::{Status, TurnInput, TurnLimits, TurnOutcome, turn};
 use agentd_base::class::exit;
-use agentd_llm::{
-    Arguments, Block, CallContext, Message, Model, ModelError, ModelReply, ModelRequest, Stop, ToolCall,
-    ToolResult, ToolSpec, Usage,
-};
-use async_trait::async_trait;
-use serde_json::{Map, json};
-use tokio_util::sync::CancellationToken;
-
-/// Answers in order; hangs when there are no more.
-#[derive(Default)]
-struct Scripted {
-    answers: Mutex<VecDeque<Result<ModelReply, ModelError>>>,
-    asked: Mutex<Vec<ModelRequest>>,
-}
-
-#[async_trait]
-impl Model for Scripted {
-    async fn complete(&self, request: &ModelRequest, _: &CallContext) -> Result<ModelReply, ModelError> {
-        self.asked.lock().unwrap().push(request.clone());
-        let next = self.answers.lock().unwrap().pop_front();
-        match next {
-            Some(answer) => answer,
-            None => std::future::pending().await,
-        }
-    }
-}
-
-/// Echoes the name; `slow` hangs, `fail` fails, `cancel` cancels the turn while it runs, `change` puts another tool in
-/// the place of the first.
-#[derive(Default)]
-struct Tools {
-    called: Mutex<Vec<(String, u32)>>,
-    cancel: CancellationToken,
-    view: Mutex<Option<Arc<View>>>,
-}
-
-fn view(tool: &str) -> Arc<View> {
-    Arc::new(View {
-        servers: format!("About {tool}."),
-        tools: vec![ToolSpec {
-            name: tool.into(),
-            description: "x".into(),
-            input_schema: Map::new(),
-        }],
-    })
-}
-
-#[async_trait]
-impl ToolRunner for Tools {
-    async fn view(&self) -> Arc<View> {
-        self.view
-            .lock()
-            .unwrap()
-            .get_or_insert_with(|| view("one"))
-            .clone()
-    }
-
-    async fn call(&self, call: &ToolCall, ordinal: u32) -> Observation {
-        self.called.lock().unwrap().push((call.name.clone(), ordinal));
-        match call.name.as_str() {
-            "slow" => std::future::pending().await,
-            "fail" => Observation::error("it broke"),
-            "change" => {
-                *self.view.lock().unwrap() = Some(view("two"));
-                Observation::result("changed")
-            }
-            "cancel" => {
-                self.cancel.cancel();
-                std::future::pending().await
-            }
-            name => Observation::result(format!("{name} done")),
-        }
-    }
-}
-
-fn says(text: &str) -> Result<ModelReply, ModelError> {
-    Ok(reply(vec![Block::Text(text.into())], Stop::End))
-}
-
-fn calls(names: &[&str]) -> Result<ModelReply, ModelError> {
-    let call = |(index, name): (usize, &&str)| {
-        let (id, arguments) = (format!("{name}-{index}"), Arguments::Object(Map::new()));
-        Block::ToolCall(ToolCall {
-            id,
-            name: (*name).into(),
-            arguments,
-        })
-    };
-    Ok(reply(names.iter().enumerate().map(call).collect(), Stop::End))
-}
-
-fn reply(blocks: Vec<Block>, stop: Stop) -> ModelReply {
-    ModelReply {
-        blocks,
-        stop,
-        usage: Usage { input: 10, output: 5, cached: 0 },
-    }
-}
-
-fn input() -> TurnInput {
-    TurnInput {
-        run_id: "r".into(),
-        traceparent: None,
-        instruction: "Be kind.".into(),
-        transcript: Transcript::default(),
-        text: "go".into(),
-        limits: TurnLimits {
-            steps: 500,
-            tokens: 1_000_000,
-            deadline: Duration::from_secs(60),
-        },
-    }
-}
-
-struct Ran {
-    outcome: TurnOutcome,
-    asked: Vec<ModelRequest>,
-    called: Vec<(String, u32)>,
-}
-
-async fn run(input: TurnInput, answers: Vec<Result<ModelReply, ModelError>>) -> Ran {
-    let model = Scripted {
-        answers: Mutex::new(answers.into()),
-        ..Scripted::default()
-    };
-    let tools = Tools::default();
-    let outcome = turn::run(input, &model, &tools, &tools.cancel).await;
-    Ran {
-        outcome,
-        asked: model.asked.into_inner().unwrap(),
-        called: tools.called.into_inner().unwrap(),
-    }
-}
-
-/// The results of the last round.
-fn results(outcome: &TurnOutcome) -> Vec<(String, bool)> {
-    let messages = outcome.transcript.messages();
-    let Some(Message::Results(results)) = messages
-        .iter()
-        .rfind(|message| matches!(message, Message::Results(_)))
-    else {
-        panic!("no results")
-    };
-    results
-        .iter()
-        .map(|result| (result.content.clone(), result.is_error))
-        .collect()
-}
+use agentd_llm::{Block, Message, ModelError, Stop, ToolResult, Usage};
+use scripted::{Scripted, Tools, calls, input, reply, results, run, says};
+use serde_json::json;
 
 #[tokio::test]
 async fn one_answer() {
@@ -198,7 +49,11 @@ async fn tools_are_carried_out_in_order_and_observed() {
     assert_eq!((ran.outcome.steps, ran.outcome.tool_calls), (6, 3));
     assert_eq!(
         ran.outcome.usage,
-        Usage { input: 30, output: 15, cached: 0 }
+        Usage {
+            input: 30,
+            output: 15,
+            cached: 0
+        }
     );
     let result = |id: &str, content: &str, is_error| ToolResult {
         call_id: id.into(),
@@ -285,7 +140,7 @@ async fn how_the_model_stopped_is_told() {
 }
 
 #[tokio::test]
-async fn the_step_limit_ends_between_steps_and_answers_open_calls() {
+async fn field_l10_the_step_limit_ends_between_steps_and_answers_open_calls() {
     let limits = TurnLimits {
         steps: 3,
         ..input().limits
@@ -312,7 +167,7 @@ async fn the_step_limit_ends_between_steps_and_answers_open_calls() {
 }
 
 #[tokio::test]
-async fn the_token_limit_ends_before_the_next_step() {
+async fn field_l10_the_token_limit_ends_before_the_next_step() {
     let limits = TurnLimits {
         tokens: 30,
         ..input().limits
@@ -327,13 +182,14 @@ async fn the_token_limit_ends_before_the_next_step() {
         (Status::ExhaustedTokens, 30)
     );
     assert_eq!(ran.called, [("one".into(), 0)]);
-    // An answer that used up the rest is an answer all the same.
-    let ran = run(
-        TurnInput { limits, ..input() },
-        vec![calls(&["one"]), says("done")],
-    )
-    .await;
-    assert_eq!(ran.outcome.status, Status::Completed);
+    // An answer that used up the rest is an answer all the same, however it is given.
+    for (answer, text) in [(says("done"), "done"), (calls(&["finish"]), "the end")] {
+        let ran = run(TurnInput { limits, ..input() }, vec![calls(&["one"]), answer]).await;
+        assert_eq!(
+            (ran.outcome.status, ran.outcome.text.as_str()),
+            (Status::Completed, text)
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -345,15 +201,19 @@ async fn the_deadline_ends_a_model_or_a_tool_that_hangs() {
         Some("limits.run.deadline (1m) is over")
     );
     let ran = run(input(), vec![calls(&["slow", "two"])]).await;
-    assert_eq!((ran.outcome.status, ran.called.len()), (Status::Deadline, 1));
-    let results = results(&ran.outcome);
-    assert!(results[0].0.contains("may have been carried out") && results[1].0.contains("not carried out"));
+    assert_eq!((ran.outcome.status, ran.called.len()), (Status::Deadline, 2));
+    let unknown = "ERROR: the turn ended before the result came; the call may have been carried out";
+    assert_eq!(
+        results(&ran.outcome),
+        [(unknown.into(), true), ("two done".into(), false)]
+    );
 }
 
 #[tokio::test]
 async fn cancel_ends_a_model_or_a_tool_that_hangs() {
     let ran = run(input(), vec![calls(&["cancel", "two"])]).await;
-    assert_eq!((ran.outcome.status, ran.called.len()), (Status::Cancelled, 1));
+    assert_eq!((ran.outcome.status, ran.called.len()), (Status::Cancelled, 2));
+    assert_eq!((ran.outcome.steps, ran.outcome.tool_calls), (3, 2));
     assert_eq!(ran.outcome.status.exit_code(), exit::FAILURE);
 
     let (model, tools) = (Scripted::default(), Tools::default());
@@ -405,6 +265,7 @@ fn input_and_outcome_travel_as_json() {
         text: "t".into(),
         reason: None,
         transcript: input.transcript,
+        rounds: 1,
         steps: 1,
         tool_calls: 0,
         usage: Usage::default(),
