@@ -74,6 +74,12 @@ pub fn is_ours(tool: &str) -> bool {
     TABLE.iter().any(|(name, _)| *name == tool)
 }
 
+/// Whether it is a contract without an implementation of ours.
+pub fn is_contract(tool: &str) -> bool {
+    let family = tool.split_once('.').map_or(tool, |(family, _)| family);
+    matches!(family, "knowledge" | "search" | "code" | "exec")
+}
+
 /// What a subagent gets that was given no list: everything that everybody has.
 pub fn common() -> impl Iterator<Item = &'static str> {
     TABLE

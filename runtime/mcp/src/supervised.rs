@@ -77,6 +77,24 @@ impl Drop for Keeper {
     }
 }
 
+/// The open connections of [`Supervised`]. Keeps none of them open.
+#[derive(Clone)]
+pub struct Lines(watch::Receiver<Links>);
+
+impl Default for Lines {
+    /// Of nobody.
+    fn default() -> Self {
+        Self(watch::Sender::<Links>::default().subscribe())
+    }
+}
+
+impl Lines {
+    /// The open connection to a server.
+    pub fn connection(&self, server: &str) -> Option<Connection> {
+        Some(self.0.borrow().get(server)?.connection.clone())
+    }
+}
+
 /// What a keeper and its users share.
 #[derive(Default)]
 struct Slot {
@@ -164,6 +182,11 @@ impl Supervised {
     /// The open connection to a server.
     pub fn connection(&self, server: &str) -> Option<Connection> {
         Some(self.shared.links.borrow().get(server)?.connection.clone())
+    }
+
+    /// The open connections, for those who do not keep them.
+    pub fn lines(&self) -> Lines {
+        Lines(self.shared.links.subscribe())
     }
 
     /// Watches a resource for as long as the result is kept, whatever becomes of the server meanwhile. `known` is what

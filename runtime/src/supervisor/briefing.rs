@@ -7,6 +7,7 @@ use agentd_config::document::ToolsRefresh;
 use agentd_identity::{IdentitySource, Snapshot as IdentitySnapshot};
 use agentd_mcp::{ServerView, ServersView};
 
+use super::office::contracts;
 use super::settings::Settings;
 use super::subagents::narrowed;
 use super::turns::{TurnInput, TurnRunner, caller_of};
@@ -55,6 +56,7 @@ impl TurnRunner {
                 .map(|charge| charge.role.clone())
                 .unwrap_or_default(),
             output_schema: charge.and_then(|charge| charge.output_schema),
+            mapped: contracts(&settings.document, &view).into_keys().collect(),
             has_own: self.office.has_completions(&caller.root).await,
             servers: reachable(&view, &caller.held),
             held: caller.held,

@@ -190,6 +190,8 @@ impl Foundation {
                 human: None,
                 runner: runner.clone(),
                 subagents: Subagents::default(),
+                lines: servers.lines(),
+                tasks: std::sync::OnceLock::new(),
             }),
             metrics: metrics.clone(),
         });

@@ -41,6 +41,7 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
         conversation: LOCAL.to_owned(),
         transcript: serde_json::Value::Null,
         text,
+        hops: 0,
         charge: None,
     };
     let turn = foundation.runner.run(input, &stop);

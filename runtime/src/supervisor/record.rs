@@ -6,6 +6,7 @@ use agentd_state::{Message, Role, Task, TaskState};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::office::depth_of;
 use crate::worker::frame::TurnResult;
 
 /// A new task with the caller's message in it.
@@ -50,6 +51,29 @@ pub fn text_of(task: &Task) -> String {
         return_immediately: false,
     };
     request.text()
+}
+
+/// How many messages of turns led to this task.
+pub fn hops_of(task: &Task) -> u32 {
+    let asked = task
+        .history
+        .iter()
+        .rev()
+        .find(|message| message.role == Role::User);
+    asked.map_or(0, |message| depth_of(&message.id))
+}
+
+/// The answer of a task that has ended, in text.
+pub fn answer_of(task: &Task) -> Option<String> {
+    let parts = task
+        .artifacts
+        .iter()
+        .filter_map(|artifact| artifact.get("parts")?.as_array());
+    let texts = parts.flatten().filter_map(|part| part.get("text")?.as_str());
+    let said = texts.collect::<Vec<_>>().join("\n");
+    Some(said)
+        .filter(|said| !said.is_empty())
+        .or_else(|| task.status_message.clone())
 }
 
 /// The task after its turn.

@@ -49,6 +49,8 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
         foundation.clock.clone(),
         readiness.clone(),
     );
+    // Turns send messages into other conversations.
+    let _ = foundation.runner.office.tasks.set(Arc::downgrade(&tasks));
     tasks.restore().await?;
 
     let drain = Drain::new();

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agentd_a2a::{Away, Caller, SendMessage, ServiceError};
+use agentd_a2a::{Away, Caller, SendMessage, ServiceError, wire};
 use agentd_base::clock::SharedClock;
 use agentd_base::id::SharedIds;
 use agentd_base::readiness::Readiness;
@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use self::health::Watched;
 pub use self::service::A2aService;
 use super::lanes::{Entry, Lanes};
-use super::record::{failed, submitted};
+use super::record::{answer_of, failed, submitted};
 use super::turns::TurnRunner;
 
 #[cfg(test)]
@@ -173,8 +173,7 @@ impl Tasks {
     }
 
     /// Stores the message as a task, or finds the task that an earlier sending of it made; its id.
-    async fn accept(self: &Arc<Self>, caller: &Caller, request: SendMessage) -> Result<String, ServiceError> {
-        let owner = caller.key();
+    async fn accept(self: &Arc<Self>, owner: &str, request: SendMessage) -> Result<String, ServiceError> {
         let digest = request.digest();
         if let Some(id) = self.known(owner, &request.message_id, &digest).await? {
             return Ok(id);
@@ -221,6 +220,40 @@ impl Tasks {
                 .ok_or(ServiceError::Internal(detail)),
             Err(error) => Err(unavailable(&error)),
         }
+    }
+
+    /// A message that a turn sends into a conversation of its principal; the id of the task.
+    pub(super) async fn deliver(
+        self: &Arc<Self>,
+        owner: &str,
+        context_id: Option<String>,
+        message_id: String,
+        text: String,
+    ) -> Result<String, ServiceError> {
+        let request = SendMessage {
+            message_id,
+            context_id,
+            task_id: None,
+            parts: vec![wire::Part::text(text)],
+            return_immediately: true,
+        };
+        self.accept(owner, request).await
+    }
+
+    /// A task and its answer in text, now or when it has ended.
+    pub(super) async fn told(
+        &self,
+        id: &str,
+        ended: bool,
+    ) -> Result<Option<(Task, Option<String>)>, StoreError> {
+        if ended {
+            self.ended(id).await;
+        }
+        let task = self.store.task(id).await?;
+        Ok(task.map(|task| {
+            let answer = answer_of(&task);
+            (task, answer)
+        }))
     }
 
     /// The task of a message that came before. The id alone does not make it the same message.

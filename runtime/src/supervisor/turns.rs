@@ -42,6 +42,8 @@ pub struct TurnInput {
     pub transcript: Value,
     /// What the caller says.
     pub text: String,
+    /// How many messages of turns led to this one.
+    pub hops: u32,
     /// Of a subagent: what it was given.
     pub charge: Option<Charge>,
 }
@@ -396,6 +398,7 @@ pub(super) fn caller_of(input: &TurnInput, run: &RunLimits) -> Caller {
         holder: charge.map_or(Holder::Root, |_| Holder::Subagent),
         held: charge.map_or(Held::All, |charge| charge.held.clone()),
         depth: charge.map_or(0, |charge| charge.depth),
+        hops: input.hops,
         limits,
         until: Instant::now() + limits.deadline,
         spent: Arc::default(),
@@ -482,7 +485,7 @@ fn forced(status: Status, run_id: &str, tool_calls: u64) -> Option<Box<TurnResul
 }
 
 /// The audit line of a tool call: never arguments, never results.
-fn audit(instance: &str, call: &ToolCalled) {
+pub(super) fn audit(instance: &str, call: &ToolCalled) {
     tracing::info!(
         target: AUDIT,
         event = "audit",

@@ -1,5 +1,7 @@
 //! What supervisor and worker say to each other. How it travels is in `framing`.
 
+use std::collections::BTreeSet;
+
 use agentd_agent::{Held, Holder, Reply, Request, Status, TurnLimits};
 use agentd_config::Document;
 use agentd_mcp::{Answer, Era, Question, Tool};
@@ -124,6 +126,8 @@ pub struct Turn {
     pub output_schema: Option<Value>,
     /// The supervisor has resources of its own for this conversation.
     pub has_own: bool,
+    /// The contracts without an implementation of ours that a server stands behind.
+    pub mapped: BTreeSet<String>,
     /// The servers that answer at this moment: only these are dialled, so that one that is down costs a turn nothing.
     pub servers: Vec<Reachable>,
 }

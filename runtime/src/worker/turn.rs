@@ -1,7 +1,6 @@
 //! One turn in the worker: what the agent crate needs, put together from the frame, the configuration and what the
 //! worker holds; and its outcome as a frame.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use agentd_agent::turn::run as run_turn;
@@ -117,7 +116,7 @@ impl Workshop {
             traceparent: Some(traceparent(&turn.run_id)),
             holder: turn.holder,
             held: turn.held.clone(),
-            choice: choice(document, turn.holder),
+            choice: choice(document, turn),
             instruction: Instruction {
                 text: instruction.to_owned(),
             },
@@ -134,9 +133,9 @@ impl Workshop {
 }
 
 /// Which tools the document leaves a turn. What a conversation's model is shown is chosen; what others hold was minted.
-fn choice(document: &Document, holder: Holder) -> Choice {
+fn choice(document: &Document, turn: &Turn) -> Choice {
     let shown = |names: &Option<Vec<String>>| {
-        let names = names.as_deref().filter(|_| holder == Holder::Root)?;
+        let names = names.as_deref().filter(|_| turn.holder == Holder::Root)?;
         match names {
             [one] if one == "all" => None,
             [one] if one == "none" => Some(Shown::by(|_| false)),
@@ -152,7 +151,7 @@ fn choice(document: &Document, holder: Holder) -> Choice {
         internal: shown(&tools.internal).unwrap_or_default(),
         mcp: shown(&tools.mcp).unwrap_or_default(),
         disabled: document.tools.disabled.iter().cloned().collect(),
-        mapped: BTreeSet::new(),
+        mapped: turn.mapped.clone(),
     }
 }
 

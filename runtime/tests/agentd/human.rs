@@ -81,6 +81,8 @@ impl World {
             human: None,
             runner: std::sync::Weak::new(),
             subagents: Subagents::default(),
+            lines: servers.lines(),
+            tasks: std::sync::OnceLock::new(),
         };
         let runner = TurnRunner {
             pool: Pool::new(PathBuf::from(PROGRAM)),
@@ -114,6 +116,7 @@ impl World {
             owner: "alice".into(),
             conversation: "c".into(),
             transcript: Value::Null,
+            hops: 0,
             charge: None,
             text: r#"calls [["ask", {}]]"#.into(),
         };

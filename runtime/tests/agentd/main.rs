@@ -23,6 +23,7 @@ mod mcp_rich;
 mod mcp_server;
 mod model;
 mod notes;
+mod office;
 mod one_shot;
 mod pod;
 mod process;

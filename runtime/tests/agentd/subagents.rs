@@ -373,3 +373,118 @@ async fn m2_memory_artifacts_and_plans_are_kept_over_a_restart() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m2_a_message_goes_into_another_conversation_of_the_same_principal() {
+    let world = World::new().await;
+    let (_agentd, caller) = world.start(json!({})).await;
+    let task = calls(json!([
+        ["message_send", { "to": "new", "text": "hi there", "wait": true }],
+        ["message_send", { "to": "c", "text": "echo to myself", "wait": true }],
+        ["message_send", { "to": "root", "text": "later" }],
+    ]));
+    caller.send("m1", &task, json!({ "contextId": "c" })).await;
+    let told = results(&world);
+    // The last request may be that of the message to root: the sender's results are found by their number.
+    let of_sender = world.model.requests().into_iter().rev().find(|request| {
+        let text = request.to_string();
+        text.contains("waits for itself") || text.contains("wait for itself")
+    });
+    let of_sender = of_sender
+        .map(|request| request["messages"].clone())
+        .unwrap_or_default();
+    let tools: Vec<&str> = of_sender
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| message["content"].as_str().unwrap())
+        .collect();
+    let first: Value = serde_json::from_str(tools[0]).unwrap();
+    assert_eq!(
+        (&first["state"], &first["answer"]),
+        (&json!("completed"), &json!("you said: hi there")),
+        "{told:#?}"
+    );
+    assert_ne!(first["context"], "c");
+    assert!(tools[1].contains("wait for itself"), "{tools:#?}");
+    let later: Value = serde_json::from_str(tools[2]).unwrap();
+    assert_eq!(later["context"], "root");
+    let later = caller.ended(later["task"].as_str().unwrap()).await;
+    assert_eq!(answer(&later), "you said: later");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m3_a_contract_is_carried_out_by_the_server_behind_it() {
+    let world = World::new().await;
+    let overrides =
+        json!({ "search.fetch": { "server": "fs", "tool": "echo", "args": { "text": "{{url}}" } } });
+    let (agentd, caller) = world.start(json!({ "tools": { "overrides": overrides } })).await;
+    let run = |more: Value| {
+        let mut run = json!({ "instruction": calls(json!([["search_fetch", { "url": "u" }]])) });
+        run.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        json!(["subagent_run", run])
+    };
+    let task = calls(json!([
+        ["search_fetch", { "url": "https://x.example/" }],
+        run(json!({ "servers": ["fs"] })),
+        run(json!({ "servers": ["rich"] })),
+        ["search_query", { "query": "tea" }],
+    ]));
+    caller.send("m1", &task, json!({})).await;
+    let told = results(&world);
+    assert_eq!(told[0], "echo: https://x.example/", "{told:#?}");
+    assert_eq!(told[1]["result"], "the tool said: echo: u");
+    // Narrowing to a server holds for what another one stands behind.
+    assert!(
+        told[2]["result"]
+            .as_str()
+            .unwrap()
+            .contains("there is no tool search_fetch"),
+        "{told:#?}"
+    );
+    assert!(told[3].as_str().unwrap().contains("there is no tool"));
+    let calls = world.fs.requests("tools/call");
+    assert_eq!(calls.len(), 2);
+    assert_eq!(
+        calls[0]["params"]["_meta"]["agent/idempotency_key"]
+            .as_str()
+            .unwrap()
+            .len(),
+        64
+    );
+    let audited = agentd.lines("audit");
+    assert_eq!(
+        audited.iter().filter(|line| line["mcp.server"] == "fs").count(),
+        2,
+        "{audited:#?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trifecta_that_is_allowed_is_audited_where_a_subagent_really_holds_it() {
+    let world = World::new().await;
+    let servers = json!([
+        { "name": "fs", "endpoint": world.fs.url(), "tags": { "*": ["untrusted_input"] } },
+        { "name": "rich", "endpoint": world.rich.url(), "tags": { "ask": ["sensitive"], "*": ["egress"] } },
+    ]);
+    let more = json!({ "mcp": { "servers": servers }, "security": { "allow_trifecta": true } });
+    let (agentd, caller) = world.start(more).await;
+    let task = calls(json!([
+        ["subagent_run", { "instruction": "hi" }],
+        ["subagent_run", { "instruction": "hi", "servers": ["fs"] }],
+        ["subagent_run", { "instruction": "hi", "tools": ["echo", "fail"] }],
+        ["subagent_run", { "instruction": "hi", "tools": ["echo", "fail", "ask"] }],
+    ]));
+    caller.send("m1", &task, json!({})).await;
+    assert_eq!(results(&world).len(), 4);
+    let audited = agentd.lines("audit");
+    let allowed = audited.iter().filter(|line| line["action"] == "trifecta.allowed");
+    assert_eq!(
+        allowed.filter(|line| line["run_id"].is_string()).count(),
+        2,
+        "{audited:#?}"
+    );
+}

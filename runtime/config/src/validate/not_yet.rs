@@ -1,15 +1,12 @@
 //! Keys that the document has and nothing reads yet: refused, never ignored. Whoever writes a reader takes its line out.
 
-use crate::document::{Document, Mapped};
+use crate::document::Document;
 use crate::fault::Fault;
 
 pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
     let Document {
         agent,
         intelligence,
-        tools,
-        knowledge,
-        search,
         skills,
         context,
         observability,
@@ -18,9 +15,6 @@ pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
     let rows = [
         ("agent.max_parallel_turns", agent.max_parallel_turns.is_some()),
         ("intelligence.budget", intelligence.budget.is_some()),
-        ("tools.overrides", !tools.overrides.is_empty()),
-        ("knowledge", *knowledge != Mapped::default()),
-        ("search", *search != Mapped::default()),
         ("skills", *skills != Default::default()),
         ("context", *context != Default::default()),
         ("observability.log_content", observability.log_content),

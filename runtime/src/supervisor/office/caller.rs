@@ -26,6 +26,8 @@ pub struct Caller {
     pub held: Held,
     /// Generations below the conversation at the root.
     pub depth: u32,
+    /// Messages of turns that led to this one.
+    pub hops: u32,
     /// What the turn may use up.
     pub limits: TurnLimits,
     /// When its time is up.
@@ -107,6 +109,7 @@ mod tests {
             holder: Holder::Root,
             held: Held::All,
             depth: 0,
+            hops: 0,
             limits: TurnLimits {
                 steps: 10,
                 tokens: 1000,

@@ -3,28 +3,36 @@
 
 mod caller;
 mod human;
+mod mapped;
 mod memory;
+mod message;
 mod plan;
 mod status;
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
 
-use agentd_agent::request::{Await, ItemStatus, Reservation};
+use agentd_agent::request::{Await, ItemStatus, Mapped, Reservation};
 use agentd_agent::{Reply, Request, grants};
 use agentd_base::clock::SharedClock;
 use agentd_base::id::SharedIds;
-use agentd_mcp::ServersView;
+use agentd_mcp::supervised::Lines;
+use agentd_mcp::{CallError, CallMeta, ServersView};
 use agentd_state::{Entry, EntryKind, Store, StoreError, Write};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 pub use self::caller::{Caller, Spent};
+pub use self::mapped::{Behind, contracts};
 use self::memory::Shelf;
+pub use self::message::depth_of;
 use self::plan::Plan;
 use super::asking::Human;
 use super::settings::{SettingsWatch, current};
 use super::subagents::Subagents;
-use super::turns::TurnRunner;
+use super::tasks::Tasks;
+use super::turns::{TurnRunner, audit};
+use crate::worker::frame::{ToolCalled, ToolOutcome};
 
 /// The only plan of a conversation.
 const PLAN: &str = "plan";
@@ -49,6 +57,10 @@ pub struct Office {
     pub runner: Weak<TurnRunner>,
     /// Those that live.
     pub subagents: Subagents,
+    /// The supervisor's own connections.
+    pub lines: Lines,
+    /// The conversations, once there are some.
+    pub tasks: OnceLock<Weak<Tasks>>,
 }
 
 impl std::fmt::Debug for Office {
@@ -171,10 +183,68 @@ impl Office {
             // Nothing is bounded: what is not configured is not counted.
             Request::Reserve { .. } => Reply::Reserved(Reservation::Granted { id: 0, model: None }),
             Request::Settle { .. } => Reply::Done(Value::Null),
+            Request::MessageSend(send) => {
+                let tasks = self.tasks.get().and_then(Weak::upgrade);
+                message::send(tasks, caller, self.ids.next(), send).await
+            }
+            Request::Mapped(call) => self.mapped(caller, call).await,
             other => {
                 let tool = other.tool().unwrap_or_default();
                 Reply::Refused(format!("this agent has nothing that carries out {tool}"))
             }
+        }
+    }
+
+    /// A contract: by the tool of the server that stands behind it, on the supervisor's connection.
+    async fn mapped(&self, caller: &Caller, call: Mapped) -> Reply {
+        let view = self.servers.borrow().clone();
+        let mut contracts = contracts(&current(&self.settings).document, &view);
+        let Some(behind) = contracts.remove(&call.tool) else {
+            return Reply::Refused(format!("nothing stands behind {} now", call.tool));
+        };
+        let Some(connection) = self.lines.connection(&behind.server) else {
+            return Reply::Refused(format!(
+                "server {} is not connected now; try later",
+                behind.server
+            ));
+        };
+        let arguments = match behind.arguments(call.arguments) {
+            Ok(arguments) => arguments,
+            Err(why) => return Reply::Refused(why),
+        };
+        let meta = CallMeta {
+            run_id: caller.run_id.clone(),
+            instance: self.instance.clone(),
+            traceparent: None,
+            idempotency_key: call.idempotency_key,
+        };
+        let began = Instant::now();
+        let answer = connection.call_whole(&behind.tool, arguments, &meta).await;
+        let called = ToolCalled {
+            run_id: caller.run_id.clone(),
+            server: behind.server.clone(),
+            tool: behind.tool.clone(),
+            outcome: match &answer {
+                Ok(outcome) if outcome.is_error => ToolOutcome::ToolError,
+                Ok(_) => ToolOutcome::Ok,
+                Err(CallError::Unavailable(_) | CallError::Denied(_)) => ToolOutcome::Unavailable,
+                Err(_) => ToolOutcome::Failed,
+            },
+            millis: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        };
+        audit(&self.instance, &called);
+        if let Some(runner) = self.runner.upgrade() {
+            runner.metrics.tool(&called);
+        }
+        match answer {
+            Ok(outcome) if outcome.is_error => Reply::Refused(match outcome.value {
+                Value::String(text) => text,
+                other => other.to_string(),
+            }),
+            Ok(outcome) => behind
+                .result(outcome.value)
+                .map_or_else(Reply::Refused, Reply::Done),
+            Err(error) => Reply::Refused(format!("{} gave no result: {error}", call.tool)),
         }
     }
 

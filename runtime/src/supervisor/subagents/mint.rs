@@ -9,8 +9,13 @@ use agentd_base::text::clip;
 use agentd_config::Document;
 use agentd_mcp::{Catalogue, Entry};
 
+use crate::supervisor::office::Behind;
+
 /// A name that a model wrote, in an error.
 const SHOWN_CHARS: usize = 100;
+
+/// Reads what a server lists.
+const READ: &str = "resource.read";
 
 /// Who gives, and of what.
 pub(super) struct Giver<'a> {
@@ -18,29 +23,28 @@ pub(super) struct Giver<'a> {
     pub(super) held: &'a Held,
     pub(super) document: &'a Document,
     pub(super) catalogue: &'a Catalogue,
+    /// What stands behind the contracts without an implementation of ours.
+    pub(super) contracts: &'a BTreeMap<String, Behind>,
 }
 
 impl Giver<'_> {
     /// The capabilities of a subagent that is asked for so.
     pub(super) fn mint(&self, asked: &SubagentRun) -> Result<Held, String> {
         let chosen = self.servers(asked.servers.as_deref())?;
+        let gives = |tool: &str| self.gives(tool, &chosen);
         let held = |entry: &&Entry| self.held.has_tool(&entry.server, &entry.tool.name);
         let mut servers: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let mut internal = BTreeSet::new();
         let Some(tools) = &asked.tools else {
-            for name in chosen {
-                servers.insert(name.to_owned(), BTreeSet::new());
+            for name in &chosen {
+                servers.insert((*name).to_owned(), BTreeSet::new());
             }
             for entry in self.catalogue.entries().iter().filter(held) {
                 if let Some(tools) = servers.get_mut(&entry.server) {
                     tools.insert(entry.tool.name.clone());
                 }
             }
-            internal.extend(
-                grants::common()
-                    .filter(|tool| self.gives(tool))
-                    .map(str::to_owned),
-            );
+            internal.extend(grants::common().filter(|tool| gives(tool)).map(str::to_owned));
             return Ok(Held::Minted { servers, internal });
         };
         if asked.servers.is_some() {
@@ -51,7 +55,7 @@ impl Giver<'_> {
         for name in tools {
             let dotted = dotted(name);
             if let Some(ours) = dotted.filter(|ours| grants::is_ours(ours)) {
-                if !self.gives(&ours) {
+                if !gives(&ours) {
                     return Err(format!("{ours} cannot be given to a subagent here"));
                 }
                 internal.insert(ours);
@@ -73,8 +77,32 @@ impl Giver<'_> {
         Ok(Held::Minted { servers, internal })
     }
 
-    /// Whether the caller may have this tool of ours and a subagent may.
-    fn gives(&self, tool: &str) -> bool {
+    /// The tools of servers that are behind what is held, as (server, tool): its own, those behind contracts, and the
+    /// reading of resources.
+    pub(super) fn tools(&self, held: &Held) -> Vec<(String, String)> {
+        let Held::Minted { servers, internal } = held else {
+            let all = self.catalogue.entries().iter();
+            return all
+                .map(|entry| (entry.server.clone(), entry.tool.name.clone()))
+                .collect();
+        };
+        let each = servers.iter();
+        let own = each.flat_map(|(server, tools)| tools.iter().map(|tool| (server.clone(), tool.clone())));
+        let behind = internal.iter().filter_map(|name| self.contracts.get(name));
+        let behind = behind.map(|behind| (behind.server.clone(), behind.tool.clone()));
+        let reads = servers.keys().filter(|_| internal.contains(READ));
+        let reads = reads.map(|server| (server.clone(), READ.to_owned()));
+        own.chain(behind).chain(reads).collect()
+    }
+
+    /// Whether the caller may have this tool of ours and a subagent may. One that a server stands behind is that server's.
+    fn gives(&self, tool: &str, chosen: &BTreeSet<&str>) -> bool {
+        if grants::is_contract(tool) {
+            let behind = self.contracts.get(tool);
+            if !behind.is_some_and(|behind| chosen.contains(behind.server.as_str())) {
+                return false;
+            }
+        }
         let named = Held::Minted {
             servers: BTreeMap::new(),
             internal: BTreeSet::from([tool.to_owned()]),
@@ -187,6 +215,7 @@ mod tests {
             held,
             document: &document,
             catalogue: &catalogue,
+            contracts: &BTreeMap::new(),
         };
         let mut asked = asked;
         asked["instruction"] = "go".into();

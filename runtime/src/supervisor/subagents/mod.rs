@@ -13,7 +13,7 @@ use std::time::Duration;
 use agentd_agent::request::{Await, ItemStatus, Mode, Said, SubagentKill, SubagentRun, SubagentSend};
 use agentd_agent::{Reply, Status};
 use agentd_base::rate::Rate;
-use agentd_config::Document;
+use agentd_config::{Document, trifecta};
 use agentd_state::{Entry, EntryKind, EntryQuery, StoreError, Write};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
@@ -24,9 +24,10 @@ use tokio_util::task::TaskTracker;
 use self::ledger::{Bounds, Ledger};
 pub use self::mint::narrowed;
 use self::record::{RESOURCES, Record, State};
-use super::office::{Caller, Office};
+use super::office::{Caller, Office, contracts};
 use super::settings::current;
 use super::turns::{Charge, TurnEnd, TurnInput};
+use crate::logging::AUDIT;
 
 /// The scope of the marks of those that live, by handle: what a restart looks through.
 const LIVE: &str = "live";
@@ -203,6 +204,7 @@ impl Office {
                         conversation: conversation_of(&life.caller.root, &life.handle),
                         transcript: std::mem::take(&mut transcript),
                         text,
+                        hops: life.caller.hops,
                         charge: Some(life.charge.clone()),
                     };
                     runner.run(input, &life.cancel).await
@@ -509,8 +511,23 @@ impl Office {
             held: &caller.held,
             document,
             catalogue: &view.catalogue,
+            contracts: &contracts(document, &view),
         };
         let held = giver.mint(asked)?;
+        if let Some(three) = trifecta::check(document, &giver.tools(&held)) {
+            if !document.security.allow_trifecta {
+                return Err(format!(
+                    "the subagent would hold tools of all three kinds: untrusted input ({}), sensitive ({}) and egress \
+                     ({}); give it fewer",
+                    three.untrusted_input, three.sensitive, three.egress
+                ));
+            }
+            tracing::info!(
+                target: AUDIT, event = "audit", action = "trifecta.allowed", instance = self.instance,
+                run.id = caller.run_id, untrusted_input = three.untrusted_input, sensitive = three.sensitive,
+                egress = three.egress,
+            );
+        }
         let limits = caller.left(asked.limits.unwrap_or_default(), asked.mode, &document.limits.run)?;
         Ok(Charge {
             role: ROLE.to_owned(),

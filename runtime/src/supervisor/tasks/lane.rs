@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::health::FIRST_PAUSE;
 use super::{Durability, Tasks, lock};
 use crate::supervisor::lanes::Entry;
-use crate::supervisor::record::{ended, failed, text_of};
+use crate::supervisor::record::{ended, failed, hops_of, text_of};
 use crate::supervisor::turns::{TurnEnd, TurnInput};
 
 /// What a caller is told of a task that did not begin.
@@ -84,6 +84,7 @@ impl Tasks {
             conversation: entry.conversation.clone(),
             transcript,
             text: text_of(&working),
+            hops: hops_of(&working),
             charge: None,
         };
         let end = self.runner.run(input, &self.stop).await;

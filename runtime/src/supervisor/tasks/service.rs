@@ -19,7 +19,7 @@ impl Service for A2aService {
                 .0
                 .refuse_follow_up(caller, id, request.context_id.as_deref())
                 .await),
-            None => self.0.accept(caller, request).await,
+            None => self.0.accept(caller.key(), request).await,
         }
     }
 

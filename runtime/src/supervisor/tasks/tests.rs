@@ -4,6 +4,7 @@
 use agentd_a2a::{Principals, Role, SendMessage, wire};
 use agentd_config::Document;
 use agentd_config::document::Principal;
+use agentd_mcp::supervised::Lines;
 use agentd_state::{Conversation, EntryKind, EntryPage, EntryQuery, Noted, Retention, TaskPage, TaskQuery};
 use agentd_store::MemoryStore;
 use async_trait::async_trait;
@@ -143,6 +144,8 @@ fn world(trouble: Trouble) -> World {
         human: None,
         runner: std::sync::Weak::new(),
         subagents: Subagents::default(),
+        lines: Lines::default(),
+        tasks: std::sync::OnceLock::new(),
     };
     let runner = TurnRunner {
         pool: Pool::new("/does/not/exist".into()),
@@ -195,7 +198,7 @@ fn message(id: &str, context: &str, text: &str) -> SendMessage {
 impl World {
     async fn send(&self, id: &str, text: &str) -> Result<String, ServiceError> {
         let alice = caller(ALICE);
-        self.tasks.accept(&alice, message(id, "c", text)).await
+        self.tasks.accept(alice.key(), message(id, "c", text)).await
     }
 
     async fn task(&self, id: &str) -> Task {
@@ -314,7 +317,7 @@ async fn a_message_id_stands_for_one_message() {
     let alice = caller(ALICE);
     let other_context = world
         .tasks
-        .accept(&alice, message("m1", "d", "hi"))
+        .accept(alice.key(), message("m1", "d", "hi"))
         .await
         .unwrap_err();
     assert_eq!(other_text, other_context);
@@ -328,7 +331,11 @@ async fn a_message_id_stands_for_one_message() {
     );
     // Another caller has ids of its own.
     let bob = caller(BOB);
-    let theirs = world.tasks.accept(&bob, message("m1", "c", "ho")).await.unwrap();
+    let theirs = world
+        .tasks
+        .accept(bob.key(), message("m1", "c", "ho"))
+        .await
+        .unwrap();
     assert_ne!(theirs, id);
 }
 

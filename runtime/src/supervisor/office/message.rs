@@ -1,0 +1,88 @@
+//! `message.send`: a message into another conversation of the same principal. It is a task like any other, so it is in
+//! the store before its sender goes on. How many messages led to one another is carried in its id, and bounded.
+
+use std::sync::Arc;
+
+use agentd_agent::Reply;
+use agentd_agent::request::MessageSend;
+use agentd_state::{TaskState, conversation_key};
+use serde_json::json;
+
+use super::Caller;
+use crate::supervisor::tasks::Tasks;
+
+/// Messages that may lead to one another: agents that answer each other for ever end here.
+const DEPTH: u32 = 8;
+/// Before the depth in the id of a message of ours.
+const OURS: &str = "agentd/";
+/// The conversation that `root` means.
+const ROOT: &str = "root";
+
+/// How many messages of ours led to the one with this id.
+pub fn depth_of(message_id: &str) -> u32 {
+    let rest = message_id.strip_prefix(OURS);
+    let depth = rest.and_then(|rest| rest.split_once('/'));
+    depth
+        .and_then(|(depth, _)| depth.parse().ok())
+        .unwrap_or_default()
+}
+
+/// Sends it; with `wait` the reply has the answer.
+pub(super) async fn send(tasks: Option<Arc<Tasks>>, caller: &Caller, id: String, send: MessageSend) -> Reply {
+    let Some(tasks) = tasks else {
+        return Reply::Refused("there are no other conversations here".to_owned());
+    };
+    let depth = caller.hops + 1;
+    if depth > DEPTH {
+        return Reply::Refused(format!("{DEPTH} messages led to one another, and no more may"));
+    }
+    let context = match send.to.as_str() {
+        "new" => None,
+        ROOT => Some(ROOT.to_owned()),
+        other => Some(other.to_owned()),
+    };
+    let is_own = context
+        .as_ref()
+        .is_some_and(|context| conversation_key(&caller.owner, context) == caller.root);
+    if is_own && send.wait {
+        return Reply::Refused("this conversation would wait for itself; send without wait".to_owned());
+    }
+    let message_id = format!("{OURS}{depth}/{id}");
+    let task = match tasks.deliver(&caller.owner, context, message_id, send.text).await {
+        Ok(task) => task,
+        Err(error) => return Reply::Refused(error.to_string()),
+    };
+    tracing::info!(event = "message.delivered", run.id = caller.run_id, task, depth);
+    match tasks.told(&task, send.wait).await {
+        Ok(Some((task, answer))) => {
+            let mut told = json!({
+                "task": task.id, "context": task.context_id, "state": task.state,
+            });
+            if let (true, Some(told), Some(answer)) = (task.state.is_terminal(), told.as_object_mut(), answer)
+            {
+                told.insert("answer".to_owned(), answer.into());
+            }
+            Reply::Done(told)
+        }
+        Ok(None) => Reply::Done(json!({"task": task, "context": "", "state": TaskState::Submitted})),
+        Err(error) => Reply::Refused(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_depth_is_in_the_id() {
+        for (id, depth) in [
+            ("agentd/3/x", 3),
+            ("agentd/x", 0),
+            ("m1", 0),
+            ("agentd/-1/x", 0),
+            ("", 0),
+        ] {
+            assert_eq!(depth_of(id), depth, "{id}");
+        }
+    }
+}

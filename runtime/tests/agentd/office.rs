@@ -1,0 +1,286 @@
+//! What a turn asks of the supervisor, with workers of their own and a turn that the test can cancel.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use agentd::metrics::Metrics;
+use agentd::reload::Settings;
+use agentd::supervisor::office::{Caller, Office};
+use agentd::supervisor::subagents::Subagents;
+use agentd::supervisor::turns::{TurnEnd, TurnInput, TurnRunner};
+use agentd::worker::frame::TurnResult;
+use agentd::worker::pool::Pool;
+use agentd_agent::{Held, Holder, Reply, Request, Status, TurnLimits};
+use agentd_config::Document;
+use agentd_state::{EntryKind, EntryQuery, Retention, Store};
+use agentd_store::MemoryStore;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::model::Model;
+use crate::process::{PATIENCE, PROGRAM};
+
+struct World {
+    model: Model,
+    store: Arc<MemoryStore>,
+    runner: Arc<TurnRunner>,
+    _settings: watch::Sender<Arc<Settings<Document>>>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let model = Model::start().await;
+        let document = serde_json::from_value(json!({
+            "intelligence": { "endpoints": [{ "url": model.url() }], "model": "scripted" },
+        }))
+        .unwrap();
+        let (sender, settings) = watch::channel(Arc::new(Settings {
+            generation: 1,
+            document,
+            digest: None,
+        }));
+        let store = Arc::new(MemoryStore::new(Retention::MEMORY));
+        let servers = watch::Sender::new(Arc::default()).subscribe();
+        let runner = Arc::new_cyclic(|runner| TurnRunner {
+            pool: Pool::new(PathBuf::from(PROGRAM)),
+            instance: "a".into(),
+            settings: settings.clone(),
+            identity: None,
+            servers: servers.clone(),
+            suspects: mpsc::channel(4).0,
+            human: None,
+            office: Arc::new(Office {
+                instance: "a".into(),
+                settings,
+                servers,
+                store: store.clone(),
+                clock: agentd_base::clock::system(),
+                ids: agentd_base::id::uuids(),
+                human: None,
+                runner: runner.clone(),
+                subagents: Subagents::default(),
+                lines: Default::default(),
+                tasks: OnceLock::new(),
+            }),
+            metrics: Metrics::new().unwrap(),
+        });
+        Self {
+            model,
+            store,
+            runner,
+            _settings: sender,
+        }
+    }
+
+    async fn turn(&self, run_id: &str, calls: Value, stop: &CancellationToken) -> Box<TurnResult> {
+        let input = TurnInput {
+            run_id: run_id.into(),
+            owner: "alice".into(),
+            conversation: "c".into(),
+            transcript: Value::Null,
+            text: format!("calls {calls}"),
+            hops: 0,
+            charge: None,
+        };
+        match tokio::time::timeout(PATIENCE, self.runner.run(input, stop))
+            .await
+            .unwrap()
+        {
+            TurnEnd::Done(result) => result,
+            TurnEnd::Broken { reason, .. } => panic!("{reason}"),
+        }
+    }
+
+    /// The subagents of the conversation, oldest first.
+    async fn subagents(&self) -> Vec<Value> {
+        let query = EntryQuery {
+            kind: EntryKind::Subagent,
+            scope: "c".into(),
+            prefix: String::new(),
+            after: None,
+            limit: 100,
+        };
+        let page = self
+            .store
+            .entries(query, agentd_base::clock::system().now())
+            .await
+            .unwrap();
+        page.entries.into_iter().map(|entry| entry.value).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m2_a_turn_that_is_cancelled_takes_its_subagents_with_it_but_not_those_that_are_detached() {
+    let mut world = World::new().await;
+    let stop = CancellationToken::new();
+    let run = |text: &str, mode: &str| json!(["subagent_run", { "instruction": format!("hold {text}"), "mode": mode }]);
+    let calls = json!([run("a", "async"), run("d", "detached"), run("s", "sync")]);
+    let held = {
+        let stop = stop.clone();
+        let model = &mut world.model;
+        let mut seen = 0;
+        let waiting = async {
+            while seen < 3 {
+                model.holds().await;
+                seen += 1;
+            }
+            stop.cancel();
+        };
+        let input = TurnInput {
+            run_id: "run-1".into(),
+            owner: "alice".into(),
+            conversation: "c".into(),
+            transcript: Value::Null,
+            text: format!("calls {calls}"),
+            hops: 0,
+            charge: None,
+        };
+        let (end, ()) = tokio::time::timeout(PATIENCE, async {
+            tokio::join!(world.runner.run(input, &stop), waiting)
+        })
+        .await
+        .unwrap();
+        match end {
+            TurnEnd::Done(result) => result.status,
+            TurnEnd::Broken { reason, .. } => panic!("{reason}"),
+        }
+    };
+    assert_eq!(held, Status::Cancelled);
+    let known = world.subagents().await;
+    let handles: Vec<&str> = known.iter().map(|one| one["handle"].as_str().unwrap()).collect();
+    assert_eq!(handles.len(), 3);
+    // Both end; what is detached goes on.
+    let calls = json!([
+        ["subagent_await", { "handle": handles[0] }],
+        ["subagent_await", { "handle": handles[2] }],
+        ["subagent_status", { "handle": handles[1] }],
+    ]);
+    world.turn("run-2", calls, &CancellationToken::new()).await;
+    let messages = world.model.requests().last().unwrap()["messages"].clone();
+    let told: Vec<Value> = messages
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| serde_json::from_str(message["content"].as_str().unwrap()).unwrap())
+        .collect();
+    let states: Vec<&str> = told.iter().map(|one| one["status"].as_str().unwrap()).collect();
+    assert_eq!(states, ["cancelled", "cancelled", "running"]);
+    assert_eq!(world.runner.office.live_subagents(), 1);
+    world.runner.office.close_subagents().await;
+    assert_eq!(world.runner.office.live_subagents(), 0);
+}
+
+/// Memory and artifacts are the principal's, plans and subagents the conversation's.
+#[tokio::test(flavor = "multi_thread")]
+async fn m2_nobody_reads_what_another_principal_keeps() {
+    let world = World::new().await;
+    let ask = async |owner: &str, conversation: &str, holder: Holder, tool: &str, arguments: Value| {
+        let caller = Caller {
+            owner: owner.into(),
+            root: conversation.into(),
+            conversation: conversation.into(),
+            run_id: "r".into(),
+            holder,
+            held: Held::All,
+            depth: 0,
+            hops: 0,
+            limits: TurnLimits {
+                steps: 10,
+                tokens: 1000,
+                deadline: PATIENCE,
+            },
+            until: tokio::time::Instant::now() + PATIENCE,
+            spent: Arc::default(),
+        };
+        let request = Request::of_tool(tool, arguments.as_object().unwrap().clone()).unwrap();
+        match world
+            .runner
+            .office
+            .clone()
+            .carry_out(Arc::new(caller), request)
+            .await
+        {
+            Reply::Done(value) => value,
+            Reply::Refused(why) => json!({ "refused": why }),
+            other => panic!("{other:?}"),
+        }
+    };
+    let root = Holder::Root;
+    ask(
+        "alice",
+        "alice c",
+        root,
+        "memory.set",
+        json!({ "key": "k", "value": 1 }),
+    )
+    .await;
+    ask(
+        "alice",
+        "alice c",
+        root,
+        "plan.create",
+        json!({ "goal": "g", "items": ["i"] }),
+    )
+    .await;
+    let made = ask(
+        "alice",
+        "alice c",
+        root,
+        "artifact.create",
+        json!({ "name": "n", "content": "x" }),
+    )
+    .await;
+    let id = json!({ "id": made["id"] });
+    for (owner, conversation, has_memory, has_plan) in [
+        ("alice", "alice c", true, true),
+        ("alice", "alice d", true, false),
+        ("bob", "bob c", false, false),
+    ] {
+        let got = ask(owner, conversation, root, "memory.get", json!({ "key": "k" })).await;
+        assert_eq!(got["found"], has_memory, "{owner}");
+        let listed = ask(owner, conversation, root, "memory.list", json!({})).await;
+        assert_eq!(listed["keys"].as_array().unwrap().len(), usize::from(has_memory));
+        let listed = ask(owner, conversation, root, "artifact.list", json!({})).await;
+        assert_eq!(
+            listed["artifacts"].as_array().unwrap().len(),
+            usize::from(has_memory)
+        );
+        let opened = ask(owner, conversation, root, "artifact.get", id.clone()).await;
+        assert_eq!(opened["content"] == "x", has_memory);
+        let plan = ask(owner, conversation, root, "plan.get", json!({})).await;
+        assert_eq!(plan["exists"], has_plan, "{conversation}");
+    }
+    for (owner, tool, arguments) in [
+        ("bob", "memory.delete", json!({ "key": "k" })),
+        ("bob", "artifact.delete", id),
+    ] {
+        assert_eq!(ask(owner, "bob c", root, tool, arguments).await["deleted"], false);
+    }
+    // What a worker of a subagent writes into a frame is not granted by that.
+    let refused = ask(
+        "alice",
+        "alice c",
+        Holder::Subagent,
+        "subagent.run",
+        json!({ "instruction": "x" }),
+    )
+    .await;
+    assert!(
+        refused["refused"].as_str().unwrap().contains("not granted"),
+        "{refused}"
+    );
+    // A time to live is one.
+    ask(
+        "alice",
+        "alice c",
+        root,
+        "memory.set",
+        json!({ "key": "t", "value": 1, "ttl": "0s" }),
+    )
+    .await;
+    let got = ask("alice", "alice c", root, "memory.get", json!({ "key": "t" })).await;
+    assert_eq!(got["found"], false);
+}
