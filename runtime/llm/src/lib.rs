@@ -9,6 +9,8 @@ mod codec;
 pub mod dialect;
 pub mod error;
 pub mod failover;
+#[cfg(test)]
+mod fuzz;
 pub mod message;
 pub mod model;
 mod names;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use agentd_base::class::{Class, Classified as _};
 use agentd_llm::{
-    Block, CallContext, Endpoint, Failover, Message, Model as _, ModelClient, ModelError, ModelReply,
-    ModelRequest, Setup, Stop, Usage,
+    Block, CallContext, Dialect, Endpoint, Failover, Message, Model as _, ModelClient, ModelError,
+    ModelReply, ModelRequest, OutputSchema, Setup, Sink, Stop, StructuredOutput, Usage,
 };
 use agentd_net::{Declared, Destination, HttpClient, Options, Pace, StaticSigner, Timeouts};
 use async_trait::async_trait;
@@ -343,4 +343,328 @@ async fn an_endpoint_that_hangs_is_left_at_the_deadline() {
     assert!(matches!(error, ModelError::Deadline));
     assert_eq!(times, [0, 0, 40]);
     assert_eq!(error.class(), Class::Unavailable);
+}
+
+/// An endpoint that answers from a list, tells text first where it says so, and counts.
+struct Listed {
+    name: &'static str,
+    answers: Mutex<VecDeque<(Option<&'static str>, Option<ModelError>)>>,
+    asked: Arc<Mutex<Vec<(&'static str, Instant)>>>,
+}
+
+#[async_trait]
+impl Endpoint for Listed {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    async fn attempt(&self, _: &ModelRequest, context: &CallContext) -> Result<ModelReply, ModelError> {
+        self.asked.lock().unwrap().push((self.name, Instant::now()));
+        let (told, error) = self.answers.lock().unwrap().pop_front().unwrap_or_default();
+        if let (Some(text), Some(sink)) = (told, &context.sink) {
+            sink.text(text);
+        }
+        match error {
+            Some(error) => Err(error),
+            None => Ok(ModelReply {
+                blocks: vec![Block::Text(told.unwrap_or(self.name).into())],
+                stop: Stop::End,
+                usage: Usage::default(),
+            }),
+        }
+    }
+}
+
+type Asked = Arc<Mutex<Vec<(&'static str, Instant)>>>;
+
+fn listed(
+    endpoints: Vec<(&'static str, Vec<(Option<&'static str>, Option<ModelError>)>)>,
+) -> (Failover, Asked) {
+    let asked = Asked::default();
+    let endpoints = endpoints.into_iter().map(|(name, answers)| {
+        let (answers, asked) = (Mutex::new(answers.into()), asked.clone());
+        Arc::new(Listed { name, answers, asked }) as Arc<dyn Endpoint>
+    });
+    (Failover::new(endpoints.collect()), asked)
+}
+
+fn fails(count: usize) -> Vec<(Option<&'static str>, Option<ModelError>)> {
+    (0..count).map(|_| (None, Some(busy(None)))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_failed_is_left_alone_and_tried_once_when_its_time_has_come() {
+    let (model, asked) = listed(vec![("a", fails(4)), ("b", vec![])]);
+    let names = || {
+        asked
+            .lock()
+            .unwrap()
+            .drain(..)
+            .map(|(name, _)| name)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ask(&model).await.unwrap().text(), "b");
+    assert_eq!(names(), ["a", "a", "a", "b"]);
+    assert_eq!(ask(&model).await.unwrap().text(), "b");
+    assert_eq!(names(), ["b"], "the breaker of a is open");
+    tokio::time::advance(Duration::from_secs(5)).await;
+    assert_eq!(ask(&model).await.unwrap().text(), "b");
+    assert_eq!(names(), ["a", "b"], "one probe, and no second try of it");
+    tokio::time::advance(Duration::from_secs(9)).await;
+    assert_eq!(ask(&model).await.unwrap().text(), "b");
+    assert_eq!(names(), ["b"], "twice as long");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(ask(&model).await.unwrap().text(), "a");
+    assert_eq!(ask(&model).await.unwrap().text(), "a");
+    assert_eq!(names(), ["a", "a"], "the primary is back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_the_only_endpoint_and_one_of_many_probes_it() {
+    let (model, asked) = listed(vec![("a", fails(3))]);
+    ask(&model).await.unwrap_err();
+    let opened = Instant::now();
+    asked.lock().unwrap().clear();
+    let both = tokio::join!(ask(&model), ask(&model));
+    assert_eq!(
+        (both.0.unwrap().text(), both.1.unwrap().text()),
+        ("a".into(), "a".into())
+    );
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 2);
+    assert!(asked.iter().all(|(_, at)| *at >= opened + Duration::from_secs(5)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_was_given_up_does_not_close_the_door() {
+    let (model, asked) = listed(vec![("a", fails(3))]);
+    ask(&model).await.unwrap_err();
+    tokio::time::advance(Duration::from_secs(5)).await;
+    // Dropped before it was polled to its end.
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let hanging = Failover::new(vec![Arc::new(Scripted(
+        Mutex::new(vec![busy(None); 3].into()),
+        times,
+    ))]);
+    let _ = hanging
+        .complete(&request(), &context(Duration::from_secs(3)))
+        .await;
+    let given_up = tokio::time::timeout(Duration::from_secs(20), ask(&hanging)).await;
+    assert!(given_up.is_err());
+    let again = tokio::time::timeout(Duration::from_secs(1), ask(&hanging)).await;
+    assert!(again.is_err(), "it is asked, and hangs");
+    assert_eq!(ask(&model).await.unwrap().text(), "a");
+    assert_eq!(asked.lock().unwrap().len(), 4);
+}
+
+/// What was heard, call by call.
+#[derive(Default)]
+struct Ear(Mutex<Vec<String>>);
+
+impl Sink for Ear {
+    fn text(&self, delta: &str) {
+        self.0.lock().unwrap().push(delta.into());
+    }
+
+    fn restart(&self) {
+        self.0.lock().unwrap().push("<restart>".into());
+    }
+}
+
+async fn heard(model: &Failover) -> (Result<ModelReply, ModelError>, Vec<String>) {
+    let ear = Arc::new(Ear::default());
+    let context = CallContext {
+        sink: Some(ear.clone()),
+        ..context(Duration::from_secs(30))
+    };
+    let outcome = model.complete(&request(), &context).await;
+    let heard = ear.0.lock().unwrap().clone();
+    (outcome, heard)
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_tried_again_after_text_without_saying_so() {
+    let answers = vec![
+        (Some("half"), Some(busy(None))),
+        (None, Some(busy(None))),
+        (Some("whole"), None),
+    ];
+    let (model, _) = listed(vec![("a", answers)]);
+    let (outcome, told) = heard(&model).await;
+    assert_eq!(outcome.unwrap().text(), "whole");
+    assert_eq!(told, ["half", "<restart>", "whole"]);
+    // The next endpoint begins again too.
+    let (model, _) = listed(vec![
+        ("a", (0..3).map(|_| (Some("x"), Some(busy(None)))).collect()),
+        ("b", vec![(Some("y"), None)]),
+    ]);
+    assert_eq!(
+        heard(&model).await.1,
+        ["x", "<restart>", "x", "<restart>", "x", "<restart>", "y"]
+    );
+}
+
+fn typed(url: &str, dialect: Dialect, structured_output: StructuredOutput) -> Failover {
+    let declared = Declared::Model {
+        allow_plaintext: false,
+    };
+    let client = HttpClient::new(Destination::declared(url, declared).unwrap(), Options::default()).unwrap();
+    let setup = Setup {
+        name: "a".into(),
+        model: "m".into(),
+        dialect,
+        structured_output,
+        declares_version: false,
+    };
+    quick(vec![Arc::new(ModelClient::new(setup, client))])
+}
+
+#[tokio::test]
+async fn what_an_endpoint_does_not_take_is_learnt_from_its_refusal() {
+    let refusal = json!({"error": {"message": "response_format json_schema is not supported"}}).to_string();
+    let answers = [
+        (400, None, refusal.as_str()),
+        (200, None, &said("{}")),
+        (200, None, &said("{}")),
+    ];
+    let (url, script) = serve(&answers).await;
+    let model = typed(&url, Dialect::Openai, StructuredOutput::Auto);
+    let schema = serde_json::from_value(json!({"type": "object"})).unwrap();
+    let name = "answer".to_owned();
+    let request = ModelRequest {
+        output_schema: Some(OutputSchema { name, schema }),
+        ..request()
+    };
+    for _ in 0..2 {
+        model
+            .complete(&request, &context(Duration::from_secs(30)))
+            .await
+            .unwrap();
+    }
+    let seen = script.seen.lock().unwrap();
+    let modes: Vec<bool> = seen
+        .iter()
+        .map(|seen| seen.body.get("response_format").is_some())
+        .collect();
+    assert_eq!(modes, [true, false, false], "once, and not again");
+    assert!(
+        seen[1].body["messages"][0]["content"]
+            .as_str()
+            .unwrap()
+            .contains("JSON of this schema")
+    );
+}
+
+#[tokio::test]
+async fn another_model_and_every_field_of_a_request_reach_the_wire() {
+    // L09: a field that is taken and not sent would be a lie.
+    for (dialect, model, most, path) in [
+        (Dialect::Openai, "/model", "/max_tokens", "/v1/chat/completions"),
+        (
+            Dialect::OpenaiResponses,
+            "/model",
+            "/max_output_tokens",
+            "/v1/responses",
+        ),
+        (Dialect::Anthropic, "/model", "/max_tokens", "/v1/messages"),
+        (
+            Dialect::Bedrock,
+            "",
+            "/inferenceConfig/maxTokens",
+            "/v1/model/cheap/converse",
+        ),
+    ] {
+        let (url, script) = serve(&[(400, None, "{}")]).await;
+        let model_client = typed(&url, dialect, StructuredOutput::Prompt);
+        let request = ModelRequest {
+            system: "the system".into(),
+            tools: vec![
+                serde_json::from_value(
+                    json!({"name": "the_tool", "description": "the words", "input_schema": {}}),
+                )
+                .unwrap(),
+            ],
+            output_schema: Some(OutputSchema {
+                name: "answer".into(),
+                schema: serde_json::from_value(json!({"type": "object", "title": "the shape"})).unwrap(),
+            }),
+            max_output_tokens: Some(77),
+            model: Some("cheap".into()),
+            ..request()
+        };
+        model_client
+            .complete(&request, &context(Duration::from_secs(30)))
+            .await
+            .unwrap_err();
+        let seen = script.seen.lock().unwrap();
+        let text = seen[0].body.to_string();
+        for part in ["the system", "hello", "the_tool", "the words", "the shape"] {
+            assert!(text.contains(part), "{dialect:?} {part}: {text}");
+        }
+        assert_eq!(seen[0].uri, path);
+        assert_eq!(seen[0].body.pointer(most), Some(&json!(77)), "{dialect:?}");
+        if !model.is_empty() {
+            assert_eq!(seen[0].body.pointer(model), Some(&json!("cheap")), "{dialect:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn field_l05_no_host_but_the_declared_one_hears_anything() {
+    // Every place in which a server may name another: nothing of it is followed.
+    let (other, untouched) = serve(&[]).await;
+    for dialect in [
+        Dialect::Openai,
+        Dialect::OpenaiResponses,
+        Dialect::Anthropic,
+        Dialect::Bedrock,
+    ] {
+        for status in [200, 301, 302, 307, 308, 401, 404, 429, 503] {
+            let body = json!({"error": {"message": other, "documentation_url": other}, "next": other, "url": other,
+                "output": [{"type": "image", "url": other}], "content": [{"type": "x", "url": other}],
+                "choices": [{"message": {"content": other, "image_url": other}}]});
+            let location = other.clone();
+            let router = axum::Router::new().fallback(move || {
+                let (location, body) = (location.clone(), body.to_string());
+                async move {
+                    let status = StatusCode::from_u16(status).unwrap();
+                    let link = format!("<{location}>; rel=\"next\"");
+                    (
+                        status,
+                        [
+                            ("location", location.clone()),
+                            ("link", link),
+                            ("alt-svc", format!("h2=\"{location}\"")),
+                        ],
+                        body,
+                    )
+                }
+            });
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}/v1", listener.local_addr().unwrap());
+            let server = tokio::spawn(async move { axum::serve(listener, router).await });
+            let _ = ask(&typed(&url, dialect, StructuredOutput::Auto)).await;
+            server.abort();
+        }
+    }
+    assert!(untouched.seen.lock().unwrap().is_empty());
+    // And none is written into the program.
+    for file in walk(std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let is_test = file.to_string_lossy().contains("tests.rs");
+        for line in code.filter(|_| !is_test) {
+            assert!(!line.contains("://"), "{}: {line}", file.display());
+        }
+    }
+}
+
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let files = entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] });
+    files
+        .filter(|path| path.extension().is_some_and(|kind| kind == "rs"))
+        .collect()
 }

@@ -1,0 +1,194 @@
+//! Outside bytes at every reader: those of the corpus, mutated and cut anywhere. Nothing panics, and in which chunks a
+//! stream comes changes nothing.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+
+use crate::codec;
+use crate::dialect::Dialect;
+use crate::wire::{Fault, Heard};
+
+const DIALECTS: [(&str, Dialect); 4] = [
+    ("openai", Dialect::Openai),
+    ("openai-responses", Dialect::OpenaiResponses),
+    ("anthropic", Dialect::Anthropic),
+    ("bedrock", Dialect::Bedrock),
+];
+
+/// Every response of the corpus, with its dialect.
+static SEEDS: LazyLock<Vec<(Dialect, Vec<u8>)>> = LazyLock::new(|| {
+    let mut seeds = Vec::new();
+    for (name, dialect) in DIALECTS {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/corpus")
+            .join(name);
+        let mut files: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .collect();
+        files.sort();
+        for file in files
+            .iter()
+            .filter(|file| file.extension().is_some_and(|kind| kind == "response"))
+        {
+            seeds.push((dialect, std::fs::read(file).unwrap()));
+        }
+    }
+    seeds
+});
+
+/// What a stream in these chunks is read as, and what was told.
+fn heard<'a>(dialect: Dialect, chunks: impl Iterator<Item = &'a [u8]>) -> (Result<Heard, Fault>, String) {
+    let mut reader = codec::reader(dialect);
+    let mut told = String::new();
+    for chunk in chunks {
+        match reader.push(chunk, &mut |text| told.push_str(text)) {
+            Ok(true) => break,
+            Ok(false) => {}
+            Err(fault) => return (Err(fault), told),
+        }
+    }
+    (reader.end(), told)
+}
+
+fn in_chunks(dialect: Dialect, bytes: &[u8], sizes: &[usize]) -> (Result<Heard, Fault>, String) {
+    let mut chunks = Vec::new();
+    let mut rest = bytes;
+    let mut sizes = sizes.iter().cycle();
+    while !rest.is_empty() {
+        let size = sizes.next().copied().unwrap_or(1).clamp(1, rest.len());
+        let (chunk, after) = rest.split_at(size);
+        chunks.push(chunk);
+        rest = after;
+    }
+    heard(dialect, chunks.into_iter())
+}
+
+#[test]
+fn every_cut_of_the_corpus_is_read_alike() {
+    for (dialect, bytes) in SEEDS.iter() {
+        let whole = heard(*dialect, std::iter::once(bytes.as_slice()));
+        for size in [1, 2, 3, 5, 7, 64] {
+            assert_eq!(in_chunks(*dialect, bytes, &[size]), whole, "{dialect:?} {size}");
+        }
+        for cut in (0..bytes.len()).step_by(7) {
+            let (first, second) = bytes.split_at(cut);
+            assert_eq!(
+                heard(*dialect, [first, second].into_iter()),
+                whole,
+                "{dialect:?} {cut}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_ends_anywhere_is_an_answer_or_a_fault() {
+    for (dialect, bytes) in SEEDS.iter() {
+        for end in (0..bytes.len()).step_by(3) {
+            let _ = heard(*dialect, std::iter::once(&bytes[..end]));
+            let _ = codec::whole(*dialect, &bytes[..end]);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 512 } else { 4096 }))]
+
+    #[test]
+    fn mutated_answers_are_read_alike_in_any_chunks(
+        seed in any::<prop::sample::Index>(),
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..4), 0..6),
+        sizes in prop::collection::vec(1_usize..200, 1..8),
+    ) {
+        let (dialect, bytes) = seed.get(&SEEDS);
+        let mut bytes = bytes.clone();
+        for (place, byte, kind) in edits {
+            if bytes.is_empty() {
+                break;
+            }
+            let at = place.index(bytes.len());
+            match kind {
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                2 => { bytes.remove(at); }
+                _ => {
+                    let end = (at + usize::from(byte)).min(bytes.len());
+                    let part = bytes[at..end].to_vec();
+                    bytes.splice(at..at, part);
+                }
+            }
+        }
+        let whole = heard(*dialect, std::iter::once(bytes.as_slice()));
+        prop_assert_eq!(in_chunks(*dialect, &bytes, &sizes), whole);
+        let _ = codec::whole(*dialect, &bytes);
+    }
+
+    #[test]
+    fn any_bytes_at_any_reader(bytes in prop::collection::vec(any::<u8>(), 0..400), sizes in prop::collection::vec(1_usize..50, 1..4)) {
+        for (_, dialect) in DIALECTS {
+            let whole = heard(dialect, std::iter::once(bytes.as_slice()));
+            prop_assert_eq!(in_chunks(dialect, &bytes, &sizes), whole);
+            let _ = codec::whole(dialect, &bytes);
+        }
+    }
+}
+
+#[test]
+fn what_is_held_of_a_stream_is_bounded() {
+    // Texts, arguments and reasoning without end: each is refused soon after the bound.
+    let openai = |delta: &str| format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n");
+    let long = "x".repeat(64 * 1024);
+    let pieces = [
+        (Dialect::Openai, openai(&format!("{{\"content\":\"{long}\"}}"))),
+        (
+            Dialect::Openai,
+            openai(&format!("{{\"reasoning_content\":\"{long}\"}}")),
+        ),
+        (
+            Dialect::Openai,
+            openai(&format!(
+                "{{\"tool_calls\":[{{\"index\":0,\"function\":{{\"name\":\"t\",\"arguments\":\"[{long}\"}}}}]}}"
+            )),
+        ),
+        (
+            Dialect::Anthropic,
+            format!(
+                "data: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{long}\"}}}}\n\n"
+            ),
+        ),
+        (
+            Dialect::OpenaiResponses,
+            format!(
+                "data: {{\"type\":\"response.output_item.done\",\"item\":{{\"type\":\"x\",\"y\":\"{long}\"}}}}\n\n"
+            ),
+        ),
+    ];
+    for (dialect, piece) in pieces {
+        let mut reader = codec::reader(dialect);
+        let mut pushed = 0;
+        let fault = loop {
+            match reader.push(piece.as_bytes(), &mut |_| {}) {
+                Ok(_) => pushed += piece.len(),
+                Err(fault) => break fault,
+            }
+            assert!(pushed < 10 * 1024 * 1024, "{dialect:?}");
+        };
+        assert!(
+            matches!(&fault, Fault::Malformed(why) if why.contains("longer")),
+            "{dialect:?} {fault:?}"
+        );
+    }
+    // A line or a message that never ends.
+    for (_, dialect) in DIALECTS {
+        let mut reader = codec::reader(dialect);
+        let chunk = vec![b'x'; 4 * 1024 * 1024];
+        let mut chunks = 0;
+        while reader.push(&chunk, &mut |_| {}).is_ok() {
+            chunks += 1;
+            assert!(chunks <= 32, "{dialect:?}");
+        }
+    }
+}
