@@ -70,10 +70,10 @@ fn in_chunks(dialect: Dialect, bytes: &[u8], sizes: &[usize]) -> (Result<Heard, 
 fn every_cut_of_the_corpus_is_read_alike() {
     for (dialect, bytes) in SEEDS.iter() {
         let whole = heard(*dialect, std::iter::once(bytes.as_slice()));
-        for size in [1, 2, 3, 5, 7, 64] {
+        for size in [1, 3, 64] {
             assert_eq!(in_chunks(*dialect, bytes, &[size]), whole, "{dialect:?} {size}");
         }
-        for cut in (0..bytes.len()).step_by(7) {
+        for cut in (0..bytes.len()).step_by(61) {
             let (first, second) = bytes.split_at(cut);
             assert_eq!(
                 heard(*dialect, [first, second].into_iter()),
@@ -87,7 +87,7 @@ fn every_cut_of_the_corpus_is_read_alike() {
 #[test]
 fn a_stream_that_ends_anywhere_is_an_answer_or_a_fault() {
     for (dialect, bytes) in SEEDS.iter() {
-        for end in (0..bytes.len()).step_by(3) {
+        for end in (0..bytes.len()).step_by(23) {
             let _ = heard(*dialect, std::iter::once(&bytes[..end]));
             let _ = codec::whole(*dialect, &bytes[..end]);
         }
@@ -95,7 +95,7 @@ fn a_stream_that_ends_anywhere_is_an_answer_or_a_fault() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 512 } else { 4096 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 256 } else { 4096 }))]
 
     #[test]
     fn mutated_answers_are_read_alike_in_any_chunks(
@@ -184,11 +184,11 @@ fn what_is_held_of_a_stream_is_bounded() {
     // A line or a message that never ends.
     for (_, dialect) in DIALECTS {
         let mut reader = codec::reader(dialect);
-        let chunk = vec![b'x'; 4 * 1024 * 1024];
+        let chunk = vec![b'x'; 1024 * 1024];
         let mut chunks = 0;
         while reader.push(&chunk, &mut |_| {}).is_ok() {
             chunks += 1;
-            assert!(chunks <= 32, "{dialect:?}");
+            assert!(chunks <= 8, "{dialect:?}");
         }
     }
 }

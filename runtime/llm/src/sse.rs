@@ -1,5 +1,7 @@
-//! `text/event-stream`, as the HTML standard has it: events out of chunks of any size. Pure; bounded by the caller, who
-//! counts what it pushes.
+//! `text/event-stream`, as the HTML standard has it: events out of chunks of any size. Pure; the stream and each of its
+//! events are bounded.
+
+use crate::wire::{Fault, REPLY_BYTES, STREAM_BYTES};
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,25 +21,43 @@ pub(crate) struct Events {
     data: String,
     has_data: bool,
     has_begun: bool,
+    received: usize,
 }
 
 impl Events {
     /// Takes a chunk; the events that it completes.
-    pub(crate) fn push(&mut self, chunk: &[u8]) -> Vec<Event> {
+    ///
+    /// # Errors
+    /// When the stream, or an event in it, is longer than any answer.
+    pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<Vec<Event>, Fault> {
+        self.received = self.received.saturating_add(chunk.len());
+        if self.received > STREAM_BYTES {
+            return Err(Fault::Malformed(format!(
+                "the stream is longer than {STREAM_BYTES} bytes"
+            )));
+        }
         let mut events = Vec::new();
-        for byte in chunk {
-            let ends_crlf = *byte == b'\n' && self.after_cr;
-            self.after_cr = *byte == b'\r';
+        let lines = chunk.split_inclusive(|byte| matches!(byte, b'\r' | b'\n'));
+        for line in lines {
+            let ends_crlf = line == b"\n" && self.after_cr;
+            self.after_cr = line.ends_with(b"\r");
             if ends_crlf {
                 continue;
             }
-            if matches!(byte, b'\r' | b'\n') {
-                events.extend(self.line());
-            } else {
-                self.line.push(*byte);
+            match line {
+                [text @ .., b'\r' | b'\n'] => {
+                    self.line.extend_from_slice(text);
+                    events.extend(self.line());
+                }
+                text => self.line.extend_from_slice(text),
             }
         }
-        events
+        if self.line.len().saturating_add(self.data.len()) > REPLY_BYTES {
+            return Err(Fault::Malformed(format!(
+                "one event is longer than {REPLY_BYTES} bytes"
+            )));
+        }
+        Ok(events)
     }
 
     /// The event that the stream broke off in; the standard drops it, but some servers leave out its last line end.
@@ -107,7 +127,7 @@ mod tests {
             let mut seen: Vec<_> = stream
                 .as_bytes()
                 .chunks(size)
-                .flat_map(|chunk| events.push(chunk))
+                .flat_map(|chunk| events.push(chunk).unwrap())
                 .collect();
             seen.extend(events.rest());
             assert_eq!(seen, expected, "{size}");

@@ -9,13 +9,12 @@ use super::read;
 use crate::dialect::Dialect;
 use crate::message::Stop;
 use crate::sse::{Event, Events};
-use crate::wire::{self, Counts, Draft, Fault, Heard, Piece, Reader, STREAM_BYTES};
+use crate::wire::{self, Counts, Draft, Fault, Heard, Piece, Reader};
 
 /// The reader.
 #[derive(Default)]
 pub(crate) struct Stream {
     events: Events,
-    received: usize,
     draft: Draft,
     /// The place of each block in the draft.
     places: BTreeMap<u64, usize>,
@@ -153,13 +152,7 @@ fn is_whole(arguments: &str) -> bool {
 
 impl Reader for Stream {
     fn push(&mut self, chunk: &[u8], told: &mut dyn FnMut(&str)) -> Result<bool, Fault> {
-        self.received = self.received.saturating_add(chunk.len());
-        if self.received > STREAM_BYTES {
-            return Err(Fault::malformed(format!(
-                "the stream is longer than {STREAM_BYTES} bytes"
-            )));
-        }
-        for event in self.events.push(chunk) {
+        for event in self.events.push(chunk)? {
             self.event(&event, told)?;
         }
         Ok(self.is_done)

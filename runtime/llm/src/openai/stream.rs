@@ -9,7 +9,7 @@ use super::read::{self, Own};
 use crate::dialect::Dialect;
 use crate::message::{Arguments, Stop};
 use crate::sse::{Event, Events};
-use crate::wire::{self, Counts, Draft, Fault, Heard, Piece, Reader, STREAM_BYTES};
+use crate::wire::{self, Counts, Draft, Fault, Heard, Piece, Reader};
 
 #[derive(Deserialize)]
 struct Chunk {
@@ -64,7 +64,6 @@ struct Function {
 #[derive(Default)]
 pub(crate) struct Stream {
     events: Events,
-    received: usize,
     draft: Draft,
     own: Own,
     text: Option<usize>,
@@ -242,13 +241,7 @@ fn failure(data: &str, error: &Value) -> Fault {
 
 impl Reader for Stream {
     fn push(&mut self, chunk: &[u8], told: &mut dyn FnMut(&str)) -> Result<bool, Fault> {
-        self.received = self.received.saturating_add(chunk.len());
-        if self.received > STREAM_BYTES {
-            return Err(Fault::malformed(format!(
-                "the stream is longer than {STREAM_BYTES} bytes"
-            )));
-        }
-        for event in self.events.push(chunk) {
+        for event in self.events.push(chunk)? {
             if !self.is_done {
                 self.event(&event, told)?;
             }

@@ -5,13 +5,12 @@ use serde_json::Value;
 
 use super::read;
 use crate::sse::{Event, Events};
-use crate::wire::{self, Fault, Heard, REPLY_BYTES, Reader, STREAM_BYTES};
+use crate::wire::{self, Fault, Heard, REPLY_BYTES, Reader};
 
 /// The reader.
 #[derive(Default)]
 pub(crate) struct Stream {
     events: Events,
-    received: usize,
     /// Items that are complete, for servers that leave them out of the last event.
     items: Vec<Value>,
     kept: usize,
@@ -66,13 +65,7 @@ impl Stream {
 
 impl Reader for Stream {
     fn push(&mut self, chunk: &[u8], told: &mut dyn FnMut(&str)) -> Result<bool, Fault> {
-        self.received = self.received.saturating_add(chunk.len());
-        if self.received > STREAM_BYTES {
-            return Err(Fault::malformed(format!(
-                "the stream is longer than {STREAM_BYTES} bytes"
-            )));
-        }
-        for event in self.events.push(chunk) {
+        for event in self.events.push(chunk)? {
             self.event(&event, told)?;
         }
         Ok(self.last.is_some())
