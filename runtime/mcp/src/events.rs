@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::flow::Flow;
 use crate::mend::Asked;
+use crate::notices::Notices;
 use crate::screen::{Kind, screen};
 
 /// Ids of broken answers that are remembered, so that one which is resumed is not taken for the notification stream.
@@ -34,6 +35,7 @@ pub(crate) fn is_flood(error: &SseError) -> bool {
 pub(crate) struct Streams {
     server: String,
     elicitation: bool,
+    notices: Arc<Notices>,
     flow: Mutex<Flow>,
     /// Of events on the streams of answers.
     answers: Mutex<VecDeque<String>>,
@@ -50,10 +52,11 @@ pub(crate) enum Of {
 
 impl Streams {
     /// `elicitation` lets `elicitation/create` through.
-    pub(crate) fn new(server: &str, elicitation: bool) -> Self {
+    pub(crate) fn new(server: &str, elicitation: bool, notices: Arc<Notices>) -> Self {
         Self {
             server: server.to_owned(),
             elicitation,
+            notices,
             flow: Mutex::default(),
             answers: Mutex::default(),
         }
@@ -86,7 +89,8 @@ impl Streams {
 
     fn admit(&self, event: Sse, of: Of) -> Result<Sse, SseError> {
         let (mut event, kind) = screen(event, self.elicitation);
-        if kind == Kind::Unasked && !lock(&self.flow).take(Instant::now()) {
+        let watched = self.notices.watched();
+        if kind == Kind::Unasked && !lock(&self.flow).take(Instant::now(), watched) {
             return Err(SseError::Body(Box::new(Flood)));
         }
         if let Of::Answer(asked) = of {

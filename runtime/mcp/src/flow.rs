@@ -4,46 +4,37 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Said at once: a server that has a thousand resources may say that each of them changed.
-const BURST: u32 = 1_000;
-/// A token comes back in this time: 100 in a second, which is 1 % of a core.
+/// Said at once, beside one word for each resource that is watched.
+const BURST: usize = 1_000;
+/// A word is forgotten in this time: 100 in a second, which is 1 % of a core.
 const EACH: Duration = Duration::from_millis(10);
 
 /// Of one connection, all its streams together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Flow {
-    tokens: u32,
+    /// Words that are not forgotten yet.
+    said: usize,
     counted: Option<Instant>,
 }
 
-impl Default for Flow {
-    fn default() -> Self {
-        Self {
-            tokens: BURST,
-            counted: None,
-        }
-    }
-}
-
 impl Flow {
-    /// Takes a token; false when there is none.
-    pub(crate) fn take(&mut self, now: Instant) -> bool {
+    /// Takes a word; false when it is too many. `watched` is how many resources may each have changed.
+    pub(crate) fn take(&mut self, now: Instant, watched: usize) -> bool {
         let since = self
             .counted
             .map_or(Duration::ZERO, |counted| now.saturating_duration_since(counted));
         let back = since.as_millis() / EACH.as_millis();
         if back > 0 || self.counted.is_none() {
             self.counted = Some(now);
-            let back = u32::try_from(back).unwrap_or(u32::MAX);
-            self.tokens = self.tokens.saturating_add(back).min(BURST);
+            self.said = self
+                .said
+                .saturating_sub(usize::try_from(back).unwrap_or(usize::MAX));
         }
-        match self.tokens.checked_sub(1) {
-            Some(left) => {
-                self.tokens = left;
-                true
-            }
-            None => false,
+        let fits = self.said < BURST.saturating_add(watched);
+        if fits {
+            self.said += 1;
         }
+        fits
     }
 }
 
@@ -54,7 +45,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_burst_passes_and_then_a_steady_flow() {
         let mut flow = Flow::default();
-        let mut passed = |count: u32| (0..count).filter(|_| flow.take(Instant::now())).count();
+        let mut passed = |count: u32| (0..count).filter(|_| flow.take(Instant::now(), 0)).count();
         assert_eq!(passed(1_500), 1_000);
         tokio::time::advance(Duration::from_millis(500)).await;
         assert_eq!(passed(100), 50);
@@ -67,5 +58,9 @@ mod tests {
         }
         tokio::time::advance(Duration::from_millis(10)).await;
         assert!(passed(100) >= 1);
+        // Each resource that is watched may say so.
+        let mut flow = Flow::default();
+        let passed = (0..20_000).filter(|_| flow.take(Instant::now(), 10_000)).count();
+        assert_eq!(passed, 11_000);
     }
 }

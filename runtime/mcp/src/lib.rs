@@ -18,6 +18,7 @@ mod mend;
 mod notices;
 pub mod oauth;
 pub mod outbound;
+mod pages;
 mod reading;
 pub mod resource;
 mod schema;

@@ -11,6 +11,8 @@ use tokio::time::Instant;
 
 /// The same thing is logged once in this time, with the number of times it was not.
 const LOG: Duration = Duration::from_secs(1);
+/// Resources that are not worth a search for those that nobody waits for any more.
+const FEW: usize = 64;
 /// A URI in a log line.
 pub(crate) const URI_CHARS: usize = 256;
 
@@ -23,8 +25,16 @@ pub(crate) struct Notices {
     missed: watch::Sender<u64>,
     sessions: watch::Sender<u64>,
     pull_only: watch::Sender<bool>,
-    updated: Mutex<HashMap<String, watch::Sender<u64>>>,
+    updated: Mutex<Updated>,
     said: Mutex<Said>,
+}
+
+/// Who waits for which resource.
+#[derive(Debug, Default)]
+struct Updated {
+    by_uri: HashMap<String, watch::Sender<u64>>,
+    /// How many there may be before those that nobody waits for are taken out.
+    most: usize,
 }
 
 /// When each kind of line was logged last.
@@ -68,10 +78,13 @@ impl Notices {
     /// `notifications/resources/updated`. It may name a part of what was subscribed to.
     pub(crate) fn updated(&self, uri: &str) {
         let mut heard = false;
-        for (watched, sender) in &*lock(&self.updated) {
-            if holds(watched, uri) && sender.receiver_count() > 0 {
-                count(sender);
-                heard = true;
+        {
+            let updated = lock(&self.updated);
+            for sender in holders(uri).filter_map(|watched| updated.by_uri.get(watched)) {
+                if sender.receiver_count() > 0 {
+                    count(sender);
+                    heard = true;
+                }
             }
         }
         if !heard && let Some(more) = lock(&self.said).undelivered.now() {
@@ -128,8 +141,16 @@ impl Notices {
     /// Updates of one URI. Listeners that are gone leave nothing behind.
     pub(crate) fn of(&self, uri: &str) -> watch::Receiver<u64> {
         let mut updated = lock(&self.updated);
-        updated.retain(|_, sender| sender.receiver_count() > 0);
-        updated.entry(uri.to_owned()).or_default().subscribe()
+        if updated.by_uri.len() >= updated.most {
+            updated.by_uri.retain(|_, sender| sender.receiver_count() > 0);
+            updated.most = (2 * updated.by_uri.len()).max(FEW);
+        }
+        updated.by_uri.entry(uri.to_owned()).or_default().subscribe()
+    }
+
+    /// About how many resources somebody waits for.
+    pub(crate) fn watched(&self) -> usize {
+        lock(&self.updated).by_uri.len()
     }
 }
 
@@ -141,11 +162,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether what changed is the resource, or a part of it (a file in a folder).
-fn holds(watched: &str, changed: &str) -> bool {
-    changed
-        .strip_prefix(watched)
-        .is_some_and(|rest| rest.is_empty() || watched.ends_with('/') || rest.starts_with(['/', '?', '#']))
+/// The resources that changed with this one: itself, and those that it is a part of (a file in a folder).
+fn holders(changed: &str) -> impl Iterator<Item = &str> {
+    let parts = changed
+        .char_indices()
+        .filter(|(_, c)| matches!(c, '/' | '?' | '#'));
+    let parts = parts.flat_map(|(at, c)| {
+        let with_slash = (c == '/').then(|| changed.get(..=at)).flatten();
+        [changed.get(..at), with_slash]
+    });
+    let parts = parts
+        .flatten()
+        .filter(move |part| *part != changed && !part.is_empty());
+    std::iter::once(changed).chain(parts)
 }
 
 /// Lets a line through once in [`LOG`], with the number of those that were held back.
@@ -181,8 +210,12 @@ mod tests {
             ("file:///a", "file:///ab", false),
             ("file:///a/b", "file:///a", false),
             ("", "file:///a", false),
+            ("file:///", "file:///a", true),
+            ("a:1?x", "a:1?x#y", true),
+            ("a:1", "a:1?x#y", true),
         ] {
-            assert_eq!(holds(watched, changed), expected, "{watched} {changed}");
+            let held = holders(changed).filter(|holder| *holder == watched).count();
+            assert_eq!(held, usize::from(expected), "{watched} {changed}");
         }
     }
 
@@ -205,9 +238,10 @@ mod tests {
         two.changed().await.unwrap();
         assert!(!one.has_changed().unwrap() && !other.has_changed().unwrap());
         drop((one, two));
-        assert_eq!(lock(&notices.updated).len(), 2);
-        drop(notices.of("a:3"));
-        assert_eq!(lock(&notices.updated).len(), 2, "a:1 left nothing behind");
+        for gone in 0..10_000 {
+            drop(notices.of(&format!("b:{gone}")));
+        }
+        assert!(notices.watched() <= FEW, "who is gone leaves nothing behind");
         drop(other);
     }
 }

@@ -11,6 +11,7 @@ mod assertion;
 mod client;
 mod code;
 mod dialer;
+mod search;
 mod token;
 mod veil;
 

@@ -1,7 +1,5 @@
 //! From what a server says to what we keep: cut, cleaned, counted. Pure; nothing a server sends passes unbounded.
 
-use std::collections::BTreeSet;
-
 use agentd_base::digest;
 use agentd_base::limit::FOREIGN_CHARS;
 use agentd_base::report::ServerInfo;
@@ -24,14 +22,8 @@ pub(crate) const RESOURCES: usize = 100_000;
 pub(crate) const RESOURCES_KEPT: usize = 2_000;
 /// A URI that is longer is not taken: it could not be asked for.
 const URI_CHARS: usize = 2 * 1024;
-/// Pages of one list; with [`TOOLS`] it bounds a server that sends empty pages for ever.
-const PAGES: usize = 1_000;
-/// Definitions taken from one server, as JSON: some ten times what fits into the largest context.
-const DEFINITION_BYTES: usize = 8 * 1024 * 1024;
 /// Parts of one read: a folder's files, more than a prompt holds.
 const CONTENTS: usize = 1_000;
-/// A cursor is sent back as it came; one that is longer is no cursor.
-const CURSOR_BYTES: usize = 4 * 1024;
 /// `instructions` in a prompt.
 const INSTRUCTIONS_CHARS: usize = 16 * 1024;
 /// A description of a tool in a prompt.
@@ -44,58 +36,6 @@ const LINKS: usize = 64;
 const LINK_CHARS: usize = 512;
 /// A JSON-RPC error's text for the model.
 pub(crate) const ERROR_CHARS: usize = 2 * 1024;
-
-/// The pages of a list: follows cursors, which are opaque, to their end, a bound or a circle.
-pub(crate) struct Pages<T> {
-    pub(crate) items: Vec<T>,
-    /// The list went on when we stopped.
-    pub(crate) cut: bool,
-    limit: usize,
-    /// What is left of [`DEFINITION_BYTES`].
-    bytes: usize,
-    next: Option<Option<String>>,
-    seen: BTreeSet<String>,
-}
-
-impl<T> Pages<T> {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self {
-            items: Vec::new(),
-            cut: false,
-            limit,
-            bytes: DEFINITION_BYTES,
-            next: Some(None),
-            seen: BTreeSet::new(),
-        }
-    }
-
-    /// The cursor to ask with next: `Some(None)` for the first page, `None` at the end.
-    pub(crate) fn next_cursor(&mut self) -> Option<Option<String>> {
-        self.next.take()
-    }
-
-    /// Takes a page: its items, each with its size.
-    pub(crate) fn take(&mut self, items: impl IntoIterator<Item = (T, usize)>, next: Option<String>) {
-        for (item, size) in items {
-            let left = self.bytes.checked_sub(size);
-            let (Some(left), true) = (left, self.items.len() < self.limit) else {
-                self.cut = true;
-                return;
-            };
-            self.bytes = left;
-            self.items.push(item);
-        }
-        let Some(cursor) = next.filter(|cursor| !cursor.is_empty()) else {
-            return;
-        };
-        let full = self.items.len() >= self.limit || self.seen.len() >= PAGES || cursor.len() > CURSOR_BYTES;
-        if full || !self.seen.insert(cursor.clone()) {
-            self.cut = true;
-        } else {
-            self.next = Some(Some(cursor));
-        }
-    }
-}
 
 /// A tool's definition, and its size.
 pub(crate) fn tool(tool: rmcp::model::Tool) -> (Tool, usize) {

@@ -3,6 +3,7 @@
 //! what cannot be read the way the SDK would read it.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use agentd_base::text::clip;
 use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
@@ -29,8 +30,13 @@ pub(crate) enum Kind {
     Unasked,
 }
 
+/// A server that wants its stream to be left alone for longer is asked after this: else nobody would hear of it again.
+const RETRY: Duration = Duration::from_secs(300);
+
 /// A server's request that nobody here handles loses its data; its id stays, so that a stream resumes after it.
-pub(crate) fn screen(event: Sse, elicitation: bool) -> (Sse, Kind) {
+pub(crate) fn screen(mut event: Sse, elicitation: bool) -> (Sse, Kind) {
+    let most = u64::try_from(RETRY.as_millis()).unwrap_or(u64::MAX);
+    event.retry = event.retry.map(|retry| retry.min(most));
     #[derive(Deserialize)]
     struct Head<'a> {
         #[serde(borrow)]
@@ -155,6 +161,17 @@ mod tests {
             zeros(MESSAGE_VALUES)
         );
         assert_eq!(screened(&notice, false), (false, Kind::Unasked));
+    }
+
+    #[test]
+    fn m30_a_stream_is_asked_for_again_whatever_its_server_wants() {
+        for (wanted, kept) in [(0, 0), (60_000, 60_000), (300_001, 300_000), (u64::MAX, 300_000)] {
+            let event = Sse {
+                retry: Some(wanted),
+                ..Sse::default()
+            };
+            assert_eq!(screen(event, false).0.retry, Some(kept));
+        }
     }
 
     /// What the head cannot be read of is no message: another reader could take the other of two keys.

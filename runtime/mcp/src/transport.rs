@@ -83,7 +83,7 @@ impl Transport {
             http,
             probe,
             waiting,
-            streams: Arc::new(Streams::new(server, elicitation)),
+            streams: Arc::new(Streams::new(server, elicitation, notices.clone())),
             ready: AtomicBool::new(false),
             health,
             notices,
@@ -238,7 +238,12 @@ impl Transport {
                 self.0.notices.push_opened(again);
             }
             Err(StreamableHttpError::ServerDoesNotSupportSse) => self.0.notices.no_push(),
-            Err(StreamableHttpError::SessionExpired) if again => health.lose(),
+            // The SDK asks no second time.
+            Err(
+                StreamableHttpError::SessionExpired
+                | StreamableHttpError::AuthRequired(_)
+                | StreamableHttpError::InsufficientScope(_),
+            ) if again => health.lose(),
             Err(_) if again => health.stream_failed(),
             Err(_) => self.0.notices.no_push(),
         }

@@ -12,7 +12,8 @@ use super::{ConnectError, Connection, late};
 use crate::catalogue::Tool;
 use crate::fault::{Fault, of_request};
 use crate::mend;
-use crate::reading::{self, Pages};
+use crate::pages::Pages;
+use crate::reading;
 use crate::resource::{Resource, ResourceTemplate};
 
 /// A whole list may take as long as this many pages that come at the last moment: a server that sends one after the

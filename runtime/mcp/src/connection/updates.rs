@@ -3,7 +3,7 @@
 //! everything that happened meanwhile, once.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use agentd_base::text::clip;
@@ -30,10 +30,34 @@ const STEADY: Duration = Duration::from_secs(30);
 /// What one connection is subscribed to.
 #[derive(Default)]
 pub(super) struct Subscribed {
-    /// How many want each URI. Held while the server is told, so that the last word is the right one.
-    resources: Mutex<BTreeMap<String, usize>>,
+    /// How many want each URI.
+    resources: std::sync::Mutex<BTreeMap<String, Wanted>>,
     /// Listens for changed lists, where there is no stream that says it anyway.
     lists: OnceLock<Task>,
+}
+
+/// How many want a resource. Held while the server is told of it, so that the last word is the right one, and no other
+/// resource waits for it.
+type Wanted = Arc<Mutex<usize>>;
+
+impl Subscribed {
+    fn wanted(&self, uri: &str) -> Wanted {
+        self.all().entry(uri.to_owned()).or_default().clone()
+    }
+
+    /// Forgets what nobody wants: neither now nor as soon as it can be held.
+    fn forget(&self, uri: &str, wanted: Wanted) {
+        let mut all = self.all();
+        drop(wanted);
+        let unwanted = |wanted: &mut Wanted| Arc::get_mut(wanted).is_some_and(|count| *count.get_mut() == 0);
+        if all.get_mut(uri).is_some_and(unwanted) {
+            all.remove(uri);
+        }
+    }
+
+    fn all(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Wanted>> {
+        self.resources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Ends with its handle.
@@ -203,18 +227,24 @@ impl Connection {
 
     /// `resources/subscribe`, unless somebody on this connection did it already.
     async fn subscribe(&self, uri: &str) -> Result<(), CallError> {
-        let mut wanted = self.0.subscribed.resources.lock().await;
-        let count = wanted.get(uri).copied().unwrap_or_default();
-        if count == 0 {
-            self.tell_subscribe(uri).await?;
-        }
-        wanted.insert(uri.to_owned(), count.saturating_add(1));
-        Ok(())
+        let wanted = self.0.subscribed.wanted(uri);
+        let told = {
+            let mut count = wanted.lock().await;
+            let told = match *count {
+                0 => self.tell_subscribe(uri).await,
+                _ => Ok(()),
+            };
+            *count = count.saturating_add(usize::from(told.is_ok()));
+            told
+        };
+        self.0.subscribed.forget(uri, wanted);
+        told
     }
 
     /// In a new session, which knows of nothing.
     async fn subscribe_again(&self, uri: &str) -> Result<(), CallError> {
-        let _wanted = self.0.subscribed.resources.lock().await;
+        let wanted = self.0.subscribed.wanted(uri);
+        let _held = wanted.lock().await;
         self.tell_subscribe(uri).await
     }
 
@@ -225,18 +255,17 @@ impl Connection {
     }
 
     async fn unsubscribe(&self, uri: &str) {
-        let mut wanted = self.0.subscribed.resources.lock().await;
-        match wanted.get(uri).copied() {
-            Some(count @ 2..) => {
-                wanted.insert(uri.to_owned(), count - 1);
-            }
-            Some(_) => {
-                wanted.remove(uri);
+        let wanted = self.0.subscribed.wanted(uri);
+        {
+            let mut count = wanted.lock().await;
+            let before = *count;
+            *count = before.saturating_sub(1);
+            // None: the connection was closed, which ended all subscriptions.
+            if before == 1 {
                 self.tell_unsubscribe(uri).await;
             }
-            // The connection was closed, which ended all subscriptions.
-            None => {}
         }
+        self.0.subscribed.forget(uri, wanted);
     }
 
     async fn tell_unsubscribe(&self, uri: &str) {
@@ -249,8 +278,12 @@ impl Connection {
 
     /// Ends all subscriptions; a part of closing.
     pub(super) async fn unsubscribe_all(&self) {
-        let wanted = std::mem::take(&mut *self.0.subscribed.resources.lock().await);
-        let told = wanted.keys().map(|uri| self.tell_unsubscribe(uri));
+        let all = std::mem::take(&mut *self.0.subscribed.all());
+        let told = all.into_iter().map(|(uri, wanted)| async move {
+            if std::mem::take(&mut *wanted.lock().await) > 0 {
+                self.tell_unsubscribe(&uri).await;
+            }
+        });
         futures::future::join_all(told).await;
     }
 }

@@ -25,7 +25,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use url::form_urlencoded;
 
 use super::assertion::{self, Key};
-use super::dialer::{Dialer, Discovered};
+use super::dialer::Dialer;
+use super::search::Discovered;
 use super::token::{Granted, bearer_only};
 use super::{Grant, Want, denied, unavailable};
 

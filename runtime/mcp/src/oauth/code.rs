@@ -12,7 +12,8 @@ use rmcp::transport::auth::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::dialer::{Dialer, Discovered, fault};
+use super::dialer::Dialer;
+use super::search::{Discovered, fault};
 use super::token::{Granted, bearer_only};
 use super::{Grant, Want, denied};
 

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use agentd_base::class::{Class, Classified as _};
 use agentd_base::limit::FOREIGN_CHARS;
 use agentd_base::text::clip;
 use agentd_net::{
@@ -15,13 +14,12 @@ use agentd_net::{
 use bytes::Bytes;
 use http::{Request, Response};
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, AuthorizationMetadata, OAuthHttpClient, OAuthHttpClientFuture,
-    OAuthHttpRedirectPolicy, OAuthHttpRequest,
+    OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRedirectPolicy, OAuthHttpRequest,
 };
 
+use super::denied;
+use super::search::{Discovered, search};
 use super::token::mended;
-use super::veil::{Veiled, lifted, veiled_challenge};
-use super::{denied, unavailable};
 
 /// One request to an authorization server.
 const EXCHANGE: Duration = Duration::from_secs(10);
@@ -42,14 +40,6 @@ pub(crate) struct Dialer {
     clients: Mutex<Vec<HttpClient>>,
     /// What is left of [`REQUESTS`].
     left: AtomicU32,
-}
-
-/// The authorization server of an MCP server.
-pub(crate) struct Discovered {
-    pub(crate) manager: AuthorizationManager,
-    pub(crate) metadata: AuthorizationMetadata,
-    /// What is asked for where nobody says anything else.
-    pub(crate) scopes: Vec<String>,
 }
 
 impl Dialer {
@@ -127,7 +117,7 @@ impl Dialer {
         Ok(response)
     }
 
-    fn client(&self, url: &str) -> Result<HttpClient, NetError> {
+    pub(super) fn client(&self, url: &str) -> Result<HttpClient, NetError> {
         let refused = |fault: DestinationError| {
             NetError::Refused(format!(
                 "{} is not asked for a token: it {fault}",
@@ -168,36 +158,6 @@ impl Dialer {
     }
 }
 
-/// The SDK's search for an authorization server. Which addresses may be asked is for the client to say.
-async fn search<C: OAuthHttpClient + 'static>(
-    client: Arc<C>,
-    endpoint: &Destination,
-    challenge: Option<&str>,
-    unnamed: &str,
-) -> Result<Discovered, NetError> {
-    let url = endpoint.url().to_string();
-    let mut manager = AuthorizationManager::new_with_oauth_http_client(url, Arc::new(Veiled(client)))
-        .await
-        .map_err(fault)?;
-    let challenge = challenge.map(veiled_challenge);
-    let found = manager
-        .resolve_metadata_from_challenge(challenge.as_deref())
-        .await
-        .map_err(fault)?;
-    if !found.source.is_discovered() {
-        return Err(denied(format!("{} {unnamed}", endpoint.authority())));
-    }
-    let mut metadata = found.metadata;
-    metadata.issuer = metadata.issuer.map(|issuer| lifted(&issuer).into_owned());
-    manager.set_metadata(metadata.clone());
-    let scopes = manager.select_initial_scopes(&[]).await;
-    Ok(Discovered {
-        manager,
-        metadata,
-        scopes,
-    })
-}
-
 impl OAuthHttpClient for Dialer {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
@@ -229,34 +189,11 @@ fn completed(body: &[u8]) -> Option<Vec<u8>> {
     serde_json::to_vec(&metadata).ok()
 }
 
-/// The SDK's error as ours: which URL, what was seen, who must act.
-pub(crate) fn fault(error: AuthError) -> NetError {
-    match error {
-        AuthError::DiscoveryRequestFailed { url, source } => {
-            let class = source
-                .downcast_ref::<NetError>()
-                .map_or(Class::Unavailable, |error| error.class());
-            NetError::Authorization {
-                message: format!(
-                    "looking for the authorization server at {}: {}",
-                    lifted(url.as_str()),
-                    clip(&lifted(&source.to_string()), 2 * FOREIGN_CHARS)
-                ),
-                class,
-            }
-        }
-        AuthError::TokenRefreshFailed(_) | AuthError::AuthorizationServersUnavailable { .. } => {
-            unavailable(clip(&lifted(&error.to_string()), 2 * FOREIGN_CHARS))
-        }
-        other => denied(clip(&lifted(&other.to_string()), 2 * FOREIGN_CHARS)),
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn dialer(endpoint: &str, declared: Option<&str>) -> Dialer {
+    pub(in crate::oauth) fn dialer(endpoint: &str, declared: Option<&str>) -> Dialer {
         let destination = |url: &str| Destination::declared(url, Declared::Mcp).unwrap();
         Dialer::new(
             destination(endpoint),
@@ -290,86 +227,6 @@ mod tests {
         let declared = dialer("https://mcp.example/mcp", Some("http://127.0.0.1:9/token"));
         assert!(declared.client("http://127.0.0.1:9/token").is_ok());
         assert!(declared.client("http://127.0.0.1:90/token").is_err());
-    }
-
-    /// Answers by URL, once the dialer's guard let the URL pass; what has no answer is dialled.
-    struct Scripted(
-        Dialer,
-        std::collections::BTreeMap<&'static str, serde_json::Value>,
-    );
-
-    impl OAuthHttpClient for Scripted {
-        fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
-            Box::pin(async move {
-                let url = request.request.uri().to_string();
-                self.0.client(&url)?;
-                match self.1.get(url.as_str()) {
-                    Some(answer) => Ok(Response::new(answer.to_string().into_bytes())),
-                    None => self.0.execute(request).await,
-                }
-            })
-        }
-    }
-
-    /// What a server at `endpoint` leads to that names the authorization server `named`.
-    async fn led(endpoint: &'static str, named: &'static str, known: bool) -> Result<Discovered, NetError> {
-        let metadata = "https://10.9.9.9/metadata";
-        let challenge = match endpoint.contains("//10.") {
-            true => format!(r#"Bearer resource_metadata="{metadata}""#),
-            false => format!(r#"Bearer resource_metadata="{endpoint}/metadata""#),
-        };
-        let here: &'static str = format!("{endpoint}/metadata").leak();
-        let protected = serde_json::json!({"resource": endpoint, "authorization_servers": [named]});
-        let mut answers =
-            std::collections::BTreeMap::from([(metadata, protected.clone()), (here, protected)]);
-        if known {
-            let known: &'static str = format!("{named}/.well-known/oauth-authorization-server").leak();
-            let says = serde_json::json!({"issuer": named, "token_endpoint": format!("{named}/token"),
-                "authorization_endpoint": format!("{named}/login")});
-            answers.insert(known, says);
-        }
-        let scripted = Arc::new(Scripted(dialer(endpoint, None), answers));
-        let endpoint = scripted.0.endpoint.clone();
-        search(scripted, &endpoint, Some(&challenge), "names nobody").await
-    }
-
-    /// The guard judges, not the SDK: what is private may lead to what is private, and to nothing else.
-    #[tokio::test]
-    async fn m36_a_private_server_has_a_private_authorization_server() {
-        for named in ["https://10.0.0.2", "https://[fd00::2]:8443", "https://100.64.0.1"] {
-            let found = led("https://10.0.0.1/mcp", named, true).await;
-            let metadata = found.map(|found| found.metadata).unwrap();
-            assert_eq!(
-                (metadata.issuer.as_deref(), metadata.token_endpoint.as_str()),
-                (Some(named), format!("{named}/token").as_str())
-            );
-        }
-    }
-
-    #[tokio::test]
-    async fn m36_a_public_server_leads_nowhere_private_and_nobody_to_metadata() {
-        for (endpoint, named, why) in [
-            (
-                "https://1.1.1.1/mcp",
-                "https://10.0.0.2",
-                "more private than the endpoint",
-            ),
-            (
-                "https://1.1.1.1/mcp",
-                "https://[fd00::2]",
-                "more private than the endpoint",
-            ),
-            ("https://1.1.1.1/mcp", "https://169.254.169.254", "never dialled"),
-            ("https://10.0.0.1/mcp", "https://169.254.169.254", "never dialled"),
-            ("https://10.0.0.1/mcp", "https://[fe80::1]", "never dialled"),
-            ("https://10.0.0.1/mcp", "https://100.100.100.200", "never dialled"),
-        ] {
-            let error = led(endpoint, named, false).await.err().unwrap().to_string();
-            assert!(
-                error.contains(why) && error.contains(named) && !error.contains(".invalid"),
-                "{endpoint} -> {named}: {error}"
-            );
-        }
     }
 
     #[test]

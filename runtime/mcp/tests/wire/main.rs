@@ -7,15 +7,20 @@
 )]
 
 mod calls;
+mod case;
+mod changed_lists;
+mod credentials;
 mod elicitation;
 mod everything;
 mod handshake;
 mod lists;
 mod log;
+mod missed;
 mod modern;
 mod peer;
 mod requests;
 mod resources;
 mod script;
+mod storms;
 mod supervised;
 mod watching;

@@ -308,6 +308,11 @@ async fn get(get: Get, held: Option<mpsc::UnboundedReceiver<Result<Bytes, Infall
         (Get::Held, Some(held)) => events(held),
         (Get::NotAllowed | Get::Held, _) => StatusCode::METHOD_NOT_ALLOWED.into_response(),
         (Get::Broken, _) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        (Get::Unauthorized, _) => (
+            StatusCode::UNAUTHORIZED,
+            [("www-authenticate", "Bearer realm=\"x\"")],
+        )
+            .into_response(),
         (Get::Silent, _) => std::future::pending().await,
     }
 }

@@ -42,6 +42,8 @@ pub(crate) enum Get {
     Silent,
     /// An error.
     Broken,
+    /// 401 with a challenge.
+    Unauthorized,
 }
 
 #[derive(Debug, Clone)]
@@ -72,6 +74,8 @@ pub(crate) struct Script {
     pub(crate) before_answer: Vec<Value>,
     /// How many answers of ours the answer of a call waits for; absent: one for each ping.
     pub(crate) awaited: Option<usize>,
+    /// A subscription to it is never answered.
+    pub(crate) silent_subscribe: Option<&'static str>,
     /// In place of everything.
     pub(crate) status: Option<(StatusCode, Option<&'static str>, &'static str)>,
     /// In place of an answer to `initialize`.
@@ -100,6 +104,7 @@ impl Default for Script {
             templates: vec![json!({"uriTemplate": "a:{id}", "name": "any"})],
             before_answer: Vec::new(),
             awaited: None,
+            silent_subscribe: None,
             status: None,
             silent_initialize: false,
         }
@@ -163,6 +168,9 @@ pub(crate) async fn post(shared: &Arc<Shared>, script: &Script, body: &Value) ->
         Some("resources/templates/list") => {
             axum::Json(result(json!({"resourceTemplates": script.templates}))).into_response()
         }
+        Some("resources/subscribe") if body["params"]["uri"].as_str() == script.silent_subscribe => {
+            std::future::pending().await
+        }
         Some("resources/subscribe" | "resources/unsubscribe" | "ping") => {
             axum::Json(result(json!({}))).into_response()
         }
@@ -214,7 +222,14 @@ async fn read(shared: &Shared, script: &Script, body: &Value) -> Response {
     }
     let uri = body["params"]["uri"].as_str().unwrap_or_default();
     // As it is when the answer is given.
-    let contents = shared.script.lock().unwrap().contents.get(uri).cloned();
+    let contents = {
+        let script = shared.script.lock().unwrap();
+        script
+            .contents
+            .get(uri)
+            .or_else(|| script.contents.get("*"))
+            .cloned()
+    };
     let answer = match contents {
         Some(contents) => {
             json!({"jsonrpc": "2.0", "id": body["id"], "result": {"contents": [contents], "ttlMs": 0, "cacheScope": "private"}})
