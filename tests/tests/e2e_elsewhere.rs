@@ -1,11 +1,13 @@
-//! An agent on a real node that keeps its state at an HTTP service: a new pod finds it there.
+//! An agent on a real node that speaks Anthropic's wire and keeps its state at an HTTP service: a new pod finds it there.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use agentd_tests::caller::{Identity, ask, curl, fetch_identity};
 use agentd_tests::cluster::cluster;
+use agentd_tests::command::run_with;
 use agentd_tests::namespace::Namespace;
 use agentd_tests::outside::{Certificates, Outside};
 use agentd_tests::samples::{reach_outside, sample};
@@ -29,6 +31,10 @@ spec:
         auth: {static: {bearer: {valueFrom: {secretKeyRef: {name: model-token, key: token}}}}}
         tls: {caBundle: {configMapKeyRef: {name: demo-ca, key: ca.crt}}}
     model: demo-model
+    dialect: anthropic
+  mcpServers:
+    - name: everything
+      ref: {name: everything}
   store:
     http:
       url: STORE
@@ -49,10 +55,11 @@ fn held(file: &Path) -> BTreeMap<String, Value> {
     serde_json::from_str(&std::fs::read_to_string(file).expect("something was kept")).expect("JSON")
 }
 
-/// The IDs of the caller's tasks.
-fn tasks(url: &str, caller: &Identity) -> Vec<String> {
+/// What the agent answers to a call of A2A.
+fn call(url: &str, caller: &Identity, method: &str, params: &Value) -> Value {
     let path = |name: &str| caller.folder().join(name).to_str().expect("UTF-8").to_owned();
     let (ca, cert, key) = (path("bundle.pem"), path("svid.pem"), path("key.pem"));
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let answer = curl(
         url,
         &[
@@ -63,7 +70,7 @@ fn tasks(url: &str, caller: &Identity) -> Vec<String> {
             "--header",
             "a2a-version: 1.0",
             "--data",
-            r#"{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{}}"#,
+            &body,
             "--cacert",
             &ca,
             "--cert",
@@ -73,14 +80,28 @@ fn tasks(url: &str, caller: &Identity) -> Vec<String> {
         ],
     )
     .ok();
-    let (body, status) = answer.rsplit_once('\n').expect("a status");
-    assert_eq!(status, "200", "{answer}");
+    let (body, _) = answer.rsplit_once('\n').expect("a status");
     let body: Value = serde_json::from_str(body).expect("JSON");
-    let tasks = body["result"]["tasks"].as_array().expect("tasks");
-    tasks
-        .iter()
-        .map(|task| task["id"].as_str().expect("an ID").to_owned())
-        .collect()
+    assert!(body["result"].is_object(), "{body:#}");
+    body["result"].clone()
+}
+
+/// What the scripted model server was asked, by its own journal.
+fn wires(namespace: &Namespace) -> String {
+    let secret = read(namespace, "secret/model-token");
+    let folder = tempfile::tempdir().expect("a folder");
+    let header = folder.path().join("header");
+    let token = run_with(
+        Command::new("base64").arg("-d"),
+        secret["data"]["token"].as_str().expect("a token").as_bytes(),
+    );
+    std::fs::write(&header, format!("authorization: Bearer {}", token.ok())).expect("written");
+    let header = format!("@{}", header.display());
+    curl(
+        "https://model.agentd-demo-outside.svc:8443/v1/_requests",
+        &["--insecure", "--header", &header],
+    )
+    .ok()
 }
 
 fn pod(namespace: &Namespace) -> String {
@@ -104,7 +125,9 @@ async fn state_at_an_http_service_outlives_the_pod_and_a_service_that_is_away_is
             "data": {"ca.crt": certificates.authority()}},
     ]});
     namespace.apply(&objects.to_string());
-    namespace.apply(&sample(namespace.name(), "caller.yaml"));
+    for file in ["caller.yaml", "mcpserver-everything.yaml"] {
+        namespace.apply(&sample(namespace.name(), file));
+    }
     namespace.apply(&AGENT.replace("STORE", &service.url("/")));
     let client = cluster().client().await;
     let agents = wait::resources(&client, namespace.name(), "Agent");
@@ -119,9 +142,14 @@ async fn state_at_an_http_service_outlives_the_pod_and_a_service_that_is_away_is
     let status = read(&namespace, "agents.agentd.io/demo")["status"].clone();
     let text = |key: &str| status[key].as_str().expect("a text").to_owned();
     let (url, id) = (text("url"), text("spiffeID"));
-    assert!(ask(&url, &id, "Hello", &caller).ok().contains("no script"));
-    let before = tasks(&url, &caller);
-    assert_eq!(before.len(), 1);
+    let message =
+        json!({"messageId": "first", "role": "ROLE_USER", "parts": [{"text": "What is 2 plus 40?"}]});
+    let sent = call(&url, &caller, "SendMessage", &json!({"message": message}));
+    let known = json!({"id": sent["task"]["id"]});
+    let before = call(&url, &caller, "GetTask", &known);
+    assert_eq!(before["status"]["state"], "TASK_STATE_COMPLETED", "{before:#}");
+    assert!(before.to_string().contains("is 42"), "{before:#}");
+    assert!(wires(&namespace).contains("/v1/messages"));
     let own = format!("agentd.{}/demo/", namespace.name());
     let keys = held(&file);
     assert!(
@@ -137,9 +165,8 @@ async fn state_at_an_http_service_outlives_the_pod_and_a_service_that_is_away_is
         .ok();
     assert_ne!(pod(&namespace), first);
     wait::for_condition(&agents, "demo", "Ready", "True", "", MINUTE).await;
-    assert_eq!(tasks(&url, &caller), before);
-    assert!(ask(&url, &id, "Hello again", &caller).ok().contains("no script"));
-    assert_eq!(tasks(&url, &caller).len(), 2);
+    assert_eq!(call(&url, &caller, "GetTask", &known), before);
+    assert!(ask(&url, &id, "What is 1 plus 1?", &caller).ok().contains("is 2"));
 
     // Without the service nothing can be kept, and no pod starts.
     drop(service);
@@ -157,7 +184,7 @@ async fn state_at_an_http_service_outlives_the_pod_and_a_service_that_is_away_is
     let service = Outside::keys(&file, TOKEN, &certificates);
     namespace.apply(&AGENT.replace("STORE", &service.url("/")));
     wait::for_condition(&agents, "demo", "Ready", "True", "", 2 * MINUTE).await;
-    assert_eq!(tasks(&url, &caller).len(), 2);
+    assert_eq!(call(&url, &caller, "GetTask", &known), before);
     let said = namespace
         .kubectl(&["get", "configmaps,agents.agentd.io,pods,events", "-o", "yaml"])
         .ok()
