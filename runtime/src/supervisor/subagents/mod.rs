@@ -2,20 +2,21 @@
 //! `limits.subagents`, nor with more than its caller has left; each is in the store before it begins and when it has
 //! ended, so that none is said to run that does not; what becomes of one ends nothing else.
 
+mod asked;
 mod ledger;
+mod life;
 mod mint;
 mod record;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use agentd_agent::request::{Await, ItemStatus, Mode, Said, SubagentKill, SubagentRun, SubagentSend};
-use agentd_agent::{Reply, Status};
+use agentd_agent::Reply;
+use agentd_agent::request::{Mode, Said, SubagentRun};
 use agentd_base::rate::Rate;
 use agentd_config::{Document, trifecta};
 use agentd_state::{Entry, EntryKind, EntryQuery, StoreError, Write};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -23,22 +24,16 @@ use tokio_util::task::TaskTracker;
 
 use self::ledger::{Bounds, Ledger};
 pub use self::mint::narrowed;
-use self::record::{RESOURCES, Record, State};
+use self::record::{Record, State};
 use super::office::{Caller, Office, contracts};
 use super::settings::current;
-use super::turns::{Charge, TurnEnd, TurnInput};
+use super::turns::Charge;
 use crate::logging::AUDIT;
 
 /// The scope of the marks of those that live, by handle: what a restart looks through.
 const LIVE: &str = "live";
-/// A warm one that nobody speaks to for so long has ended.
-const WARM: Duration = Duration::from_secs(3600);
-/// Messages to a warm one that wait: its callers wait for the answers.
-const MESSAGES: usize = 8;
 /// Marks that a restart reads at a time.
 const PAGE: usize = 256;
-/// Before an end that could not be stored is stored again.
-const AGAIN: Duration = Duration::from_secs(1);
 /// How fast they may be begun, where the document does not say.
 const RATE: Rate = Rate {
     burst: 8,
@@ -66,16 +61,6 @@ struct Live {
     record: watch::Sender<Record>,
     cancel: CancellationToken,
     messages: mpsc::Sender<String>,
-}
-
-/// What a live one is run with.
-struct Life {
-    caller: Arc<Caller>,
-    handle: String,
-    charge: Charge,
-    record: watch::Sender<Record>,
-    cancel: CancellationToken,
-    messages: mpsc::Receiver<String>,
 }
 
 impl Office {
@@ -152,270 +137,6 @@ impl Office {
                 Reply::Done(done)
             }
         }
-    }
-
-    /// Puts it among the living, and lets it live. Not async: a turn is run by a turn here.
-    fn begin(
-        self: &Arc<Self>,
-        caller: &Arc<Caller>,
-        mut place: Place,
-        record: Record,
-        charge: Charge,
-        text: String,
-    ) -> watch::Receiver<Record> {
-        let (messages, inbox) = mpsc::channel(MESSAGES);
-        let cancel = self.subagents.closed.child_token();
-        let handle = record.handle.clone();
-        let (record, following) = watch::channel(record);
-        let live = Live {
-            root: caller.root.clone(),
-            run_id: caller.run_id.clone(),
-            record: record.clone(),
-            cancel: cancel.clone(),
-            messages,
-        };
-        lock(&self.subagents.live).insert(handle.clone(), live);
-        place.lives = true;
-        let life = Life {
-            caller: caller.clone(),
-            handle,
-            charge,
-            record,
-            cancel,
-            messages: inbox,
-        };
-        let office = self.clone();
-        self.subagents
-            .running
-            .spawn(async move { office.live(life, text).await });
-        following
-    }
-
-    /// One turn after the other, until it is over.
-    async fn live(self: Arc<Self>, mut life: Life, mut text: String) {
-        let mut transcript = Value::Null;
-        let mut run_id = life.handle.clone();
-        loop {
-            let mut end = match self.runner.upgrade() {
-                Some(runner) => {
-                    let input = TurnInput {
-                        run_id,
-                        owner: life.caller.owner.clone(),
-                        conversation: conversation_of(&life.caller.root, &life.handle),
-                        transcript: std::mem::take(&mut transcript),
-                        text,
-                        hops: life.caller.hops,
-                        charge: Some(life.charge.clone()),
-                    };
-                    runner.run(input, &life.cancel).await
-                }
-                None => TurnEnd::Broken {
-                    reason: "this agent runs no subagents".to_owned(),
-                    tool_calls: 0,
-                },
-            };
-            let mut record = life.record.borrow().clone();
-            let (steps, tokens) = (record.steps, record.tokens);
-            if let TurnEnd::Done(result) = &mut end {
-                transcript = std::mem::take(&mut result.transcript);
-            }
-            record.after(end, self.clock.now());
-            life.caller
-                .spent
-                .add(record.steps - steps, record.tokens - tokens);
-            if record.is_over() {
-                return self.end(life, record).await;
-            }
-            self.stored(vec![self.entry(&life.caller.root, &record)]).await;
-            life.record.send_replace(record);
-            let next = tokio::select! {
-                biased;
-                () = life.cancel.cancelled() => None,
-                next = tokio::time::timeout(WARM, life.messages.recv()) => next.ok().flatten(),
-            };
-            let mut record = life.record.borrow().clone();
-            let Some(next) = next else {
-                let status = if life.cancel.is_cancelled() {
-                    Status::Cancelled
-                } else {
-                    Status::Completed
-                };
-                record.end(status, self.clock.now());
-                return self.end(life, record).await;
-            };
-            record.state = State::Running;
-            life.record.send_replace(record);
-            text = next;
-            run_id = self.ids.next();
-        }
-    }
-
-    /// Stores how it ended, takes it from the living, and tells whoever waits: in this order, so that it is found always.
-    async fn end(&self, life: Life, record: Record) {
-        tracing::info!(
-            event = "subagent.result",
-            run.id = life.caller.run_id,
-            subagent = life.handle,
-            status = record.status(),
-            reason = record.reason,
-        );
-        let unmark = Write::DropEntry {
-            kind: EntryKind::Subagent,
-            scope: LIVE.to_owned(),
-            key: life.handle.clone(),
-        };
-        self.stored(vec![self.entry(&life.caller.root, &record), unmark])
-            .await;
-        let status = match record.state {
-            State::Ended(Status::Completed) => ItemStatus::Done,
-            _ => ItemStatus::Blocked,
-        };
-        self.follow_plan(&life.caller.conversation, &life.handle, status)
-            .await;
-        lock(&self.subagents.ledger).release(&life.handle);
-        lock(&self.subagents.live).remove(&life.handle);
-        life.record.send_replace(record);
-    }
-
-    /// Stores until it is stored, or the process ends: what is not stored then is found by the next.
-    async fn stored(&self, batch: Vec<Write>) {
-        while let Err(error) = self.store.write(batch.clone()).await {
-            tracing::error!(event = "store.put.fail", err = %error);
-            tokio::select! {
-                () = tokio::time::sleep(AGAIN) => {}
-                () = self.subagents.closed.cancelled() => return,
-            }
-        }
-    }
-
-    /// `subagent.send`.
-    pub(super) async fn send_subagent(self: &Arc<Self>, caller: &Caller, send: SubagentSend) -> Reply {
-        let (mut following, messages) = {
-            let live = lock(&self.subagents.live);
-            let Some(one) = live.get(&send.handle).filter(|one| one.is_of(caller)) else {
-                drop(live);
-                return self.refused(caller, unknown());
-            };
-            (one.record.subscribe(), one.messages.clone())
-        };
-        let state = following.borrow_and_update().state;
-        if following.borrow().mode != Mode::Warm || state != State::Waiting {
-            return self.refused(caller, "the subagent does not wait for a message".to_owned());
-        }
-        if messages.send(send.message).await.is_err() {
-            return self.refused(caller, unknown());
-        }
-        // It runs first, and then has an answer.
-        let _ = following.wait_for(|record| record.state != State::Waiting).await;
-        Reply::Done(self.settled(&mut following).await)
-    }
-
-    /// `subagent.kill`.
-    pub(super) async fn kill_subagent(&self, caller: &Caller, kill: SubagentKill) -> Reply {
-        let following = {
-            let live = lock(&self.subagents.live);
-            let one = live.get(&kill.handle).filter(|one| one.is_of(caller));
-            one.map(|one| {
-                one.cancel.cancel();
-                one.record.subscribe()
-            })
-        };
-        tracing::info!(
-            event = "subagent.kill",
-            run.id = caller.run_id,
-            subagent = kill.handle,
-            reason = kill.reason
-        );
-        match following {
-            Some(mut following) => Reply::Done(over(&mut following).await),
-            None => self.status_of(caller, &kill.handle).await,
-        }
-    }
-
-    /// `subagent.status`.
-    pub(super) async fn status_of(&self, caller: &Caller, handle: &str) -> Reply {
-        match self.known(caller, handle).await {
-            Ok(Some(record)) => Reply::Done(record.told()),
-            Ok(None) => self.refused(caller, unknown()),
-            Err(error) => Reply::Refused(error.to_string()),
-        }
-    }
-
-    /// A subagent's completion, as a resource.
-    pub(super) async fn read_subagent(&self, caller: &Caller, uri: &str) -> Reply {
-        let handle = uri.strip_prefix(RESOURCES).unwrap_or_default();
-        match self.known(caller, handle).await {
-            Ok(Some(record)) => Reply::Done(record.read().into()),
-            Ok(None) => Reply::Refused("there is no such resource".to_owned()),
-            Err(error) => Reply::Refused(error.to_string()),
-        }
-    }
-
-    /// `subagent.list`.
-    pub(super) async fn list_subagents(&self, caller: &Caller) -> Reply {
-        let query = EntryQuery {
-            kind: EntryKind::Subagent,
-            scope: caller.root.clone(),
-            prefix: String::new(),
-            after: None,
-            limit: PAGE,
-        };
-        let page = match self.store.entries(query, self.clock.now()).await {
-            Ok(page) => page,
-            Err(error) => return Reply::Refused(error.to_string()),
-        };
-        let records = page
-            .entries
-            .into_iter()
-            .filter_map(|entry| serde_json::from_value(entry.value).ok());
-        let own = records.filter(|record: &Record| record.parent == caller.conversation);
-        // Of one that lives more is known than what is stored.
-        let now = own.map(|record| self.living(caller, &record.handle).unwrap_or(record));
-        Reply::Done(json!({"subagents": now.map(|record| record.told()).collect::<Vec<_>>()}))
-    }
-
-    /// `subagent.await`, and `await` on handles: until one of them has ended or waits for a message.
-    pub(super) async fn await_subagents(
-        &self,
-        caller: &Caller,
-        wait: Await,
-    ) -> Result<Option<Value>, String> {
-        if wait.condition.is_some() {
-            return Err(
-                "conditions are not evaluated here; name the subagents to wait for with on".to_owned(),
-            );
-        }
-        if wait.on.is_empty() {
-            return Err("name what to wait for with on".to_owned());
-        }
-        let mut following = Vec::new();
-        for handle in &wait.on {
-            let live = {
-                let live = lock(&self.subagents.live);
-                live.get(handle)
-                    .filter(|one| one.is_of(caller))
-                    .map(|one| one.record.subscribe())
-            };
-            match live {
-                Some(receiver) => following.push(receiver),
-                None => match self.known(caller, handle).await {
-                    Ok(Some(record)) => return Ok(Some(record.told())),
-                    Ok(None) => return Err(unknown()),
-                    Err(error) => return Err(error.to_string()),
-                },
-            }
-        }
-        let any = following
-            .iter_mut()
-            .map(|receiver| Box::pin(self.settled(receiver)));
-        let first = futures::future::select_all(any);
-        Ok(match wait.timeout {
-            None => Some(first.await.0),
-            Some(timeout) => tokio::time::timeout(timeout.0, first)
-                .await
-                .ok()
-                .map(|(told, ..)| told),
-        })
     }
 
     /// A turn has ended. When it was cancelled, so is what it began, unless that was to go on in any case.
@@ -539,25 +260,6 @@ impl Office {
         })
     }
 
-    async fn known(&self, caller: &Caller, handle: &str) -> Result<Option<Record>, StoreError> {
-        if let Some(record) = self.living(caller, handle) {
-            return Ok(Some(record));
-        }
-        let entry = self
-            .store
-            .entry(EntryKind::Subagent, &caller.root, handle, self.clock.now())
-            .await?;
-        let record = entry.and_then(|entry| serde_json::from_value::<Record>(entry.value).ok());
-        Ok(record.filter(|record| record.parent == caller.conversation))
-    }
-
-    fn living(&self, caller: &Caller, handle: &str) -> Option<Record> {
-        let live = lock(&self.subagents.live);
-        let one = live.get(handle).filter(|one| one.is_of(caller))?;
-        let record = one.record.borrow().clone();
-        Some(record)
-    }
-
     fn cancel_of(&self, handle: &str) -> Option<CancellationToken> {
         lock(&self.subagents.live)
             .get(handle)
@@ -609,11 +311,6 @@ impl Drop for Place {
     }
 }
 
-async fn over(following: &mut watch::Receiver<Record>) -> Value {
-    let _ = following.wait_for(Record::is_over).await;
-    following.borrow().told()
-}
-
 /// The mark of one that lives: where its record is.
 fn mark(root: &str, record: &Record) -> Write {
     Write::Entry(Entry {
@@ -624,15 +321,6 @@ fn mark(root: &str, record: &Record) -> Write {
         expires_at: None,
         updated_at: record.began_at,
     })
-}
-
-/// The conversation of a subagent, which nobody else can name: its worker and its plan go by it.
-fn conversation_of(root: &str, handle: &str) -> String {
-    format!("{root} {handle}")
-}
-
-fn unknown() -> String {
-    "there is no subagent of yours with this handle".to_owned()
 }
 
 fn bounds(document: &Document) -> Bounds {

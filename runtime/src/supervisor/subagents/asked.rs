@@ -1,0 +1,178 @@
+//! What a turn asks of the subagents that it has: how they are, to go on, to end, to be waited for. A turn knows those of
+//! its own conversation, or of the subagent that it is of, and no others.
+
+use std::sync::Arc;
+
+use agentd_agent::Reply;
+use agentd_agent::request::{Await, Mode, SubagentKill, SubagentSend};
+use agentd_state::{EntryKind, EntryQuery, StoreError};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::record::{RESOURCES, Record, State};
+use super::{PAGE, lock};
+use crate::supervisor::office::{Caller, Office};
+
+impl Office {
+    /// `subagent.send`.
+    pub(in crate::supervisor) async fn send_subagent(
+        self: &Arc<Self>,
+        caller: &Caller,
+        send: SubagentSend,
+    ) -> Reply {
+        let (mut following, messages) = {
+            let live = lock(&self.subagents.live);
+            let Some(one) = live.get(&send.handle).filter(|one| one.is_of(caller)) else {
+                drop(live);
+                return self.refused(caller, unknown());
+            };
+            (one.record.subscribe(), one.messages.clone())
+        };
+        let state = following.borrow_and_update().state;
+        if following.borrow().mode != Mode::Warm || state != State::Waiting {
+            return self.refused(caller, "the subagent does not wait for a message".to_owned());
+        }
+        if messages.send(send.message).await.is_err() {
+            return self.refused(caller, unknown());
+        }
+        // It runs first, and then has an answer.
+        let _ = following.wait_for(|record| record.state != State::Waiting).await;
+        Reply::Done(self.settled(&mut following).await)
+    }
+
+    /// `subagent.kill`.
+    pub(in crate::supervisor) async fn kill_subagent(&self, caller: &Caller, kill: SubagentKill) -> Reply {
+        let following = {
+            let live = lock(&self.subagents.live);
+            let one = live.get(&kill.handle).filter(|one| one.is_of(caller));
+            one.map(|one| {
+                one.cancel.cancel();
+                one.record.subscribe()
+            })
+        };
+        tracing::info!(
+            event = "subagent.kill",
+            run.id = caller.run_id,
+            subagent = kill.handle,
+            reason = kill.reason
+        );
+        match following {
+            Some(mut following) => Reply::Done(over(&mut following).await),
+            None => self.status_of(caller, &kill.handle).await,
+        }
+    }
+
+    /// `subagent.status`.
+    pub(in crate::supervisor) async fn status_of(&self, caller: &Caller, handle: &str) -> Reply {
+        match self.known(caller, handle).await {
+            Ok(Some(record)) => Reply::Done(record.told()),
+            Ok(None) => self.refused(caller, unknown()),
+            Err(error) => Reply::Refused(error.to_string()),
+        }
+    }
+
+    /// A subagent's completion, as a resource.
+    pub(in crate::supervisor) async fn read_subagent(&self, caller: &Caller, uri: &str) -> Reply {
+        let handle = uri.strip_prefix(RESOURCES).unwrap_or_default();
+        match self.known(caller, handle).await {
+            Ok(Some(record)) => Reply::Done(record.read().into()),
+            Ok(None) => Reply::Refused("there is no such resource".to_owned()),
+            Err(error) => Reply::Refused(error.to_string()),
+        }
+    }
+
+    /// `subagent.list`.
+    pub(in crate::supervisor) async fn list_subagents(&self, caller: &Caller) -> Reply {
+        let query = EntryQuery {
+            kind: EntryKind::Subagent,
+            scope: caller.root.clone(),
+            prefix: String::new(),
+            after: None,
+            limit: PAGE,
+        };
+        let page = match self.store.entries(query, self.clock.now()).await {
+            Ok(page) => page,
+            Err(error) => return Reply::Refused(error.to_string()),
+        };
+        let records = page
+            .entries
+            .into_iter()
+            .filter_map(|entry| serde_json::from_value(entry.value).ok());
+        let own = records.filter(|record: &Record| record.parent == caller.conversation);
+        // Of one that lives more is known than what is stored.
+        let now = own.map(|record| self.living(caller, &record.handle).unwrap_or(record));
+        Reply::Done(json!({"subagents": now.map(|record| record.told()).collect::<Vec<_>>()}))
+    }
+
+    /// `subagent.await`, and `await` on handles: until one of them has ended or waits for a message.
+    pub(in crate::supervisor) async fn await_subagents(
+        &self,
+        caller: &Caller,
+        wait: Await,
+    ) -> Result<Option<Value>, String> {
+        if wait.condition.is_some() {
+            return Err(
+                "conditions are not evaluated here; name the subagents to wait for with on".to_owned(),
+            );
+        }
+        if wait.on.is_empty() {
+            return Err("name what to wait for with on".to_owned());
+        }
+        let mut following = Vec::new();
+        for handle in &wait.on {
+            let live = {
+                let live = lock(&self.subagents.live);
+                live.get(handle)
+                    .filter(|one| one.is_of(caller))
+                    .map(|one| one.record.subscribe())
+            };
+            match live {
+                Some(receiver) => following.push(receiver),
+                None => match self.known(caller, handle).await {
+                    Ok(Some(record)) => return Ok(Some(record.told())),
+                    Ok(None) => return Err(unknown()),
+                    Err(error) => return Err(error.to_string()),
+                },
+            }
+        }
+        let any = following
+            .iter_mut()
+            .map(|receiver| Box::pin(self.settled(receiver)));
+        let first = futures::future::select_all(any);
+        Ok(match wait.timeout {
+            None => Some(first.await.0),
+            Some(timeout) => tokio::time::timeout(timeout.0, first)
+                .await
+                .ok()
+                .map(|(told, ..)| told),
+        })
+    }
+
+    async fn known(&self, caller: &Caller, handle: &str) -> Result<Option<Record>, StoreError> {
+        if let Some(record) = self.living(caller, handle) {
+            return Ok(Some(record));
+        }
+        let entry = self
+            .store
+            .entry(EntryKind::Subagent, &caller.root, handle, self.clock.now())
+            .await?;
+        let record = entry.and_then(|entry| serde_json::from_value::<Record>(entry.value).ok());
+        Ok(record.filter(|record| record.parent == caller.conversation))
+    }
+
+    fn living(&self, caller: &Caller, handle: &str) -> Option<Record> {
+        let live = lock(&self.subagents.live);
+        let one = live.get(handle).filter(|one| one.is_of(caller))?;
+        let record = one.record.borrow().clone();
+        Some(record)
+    }
+}
+
+async fn over(following: &mut watch::Receiver<Record>) -> Value {
+    let _ = following.wait_for(Record::is_over).await;
+    following.borrow().told()
+}
+
+fn unknown() -> String {
+    "there is no subagent of yours with this handle".to_owned()
+}
