@@ -326,6 +326,40 @@ async fn the_files_do_not_grow_with_what_was_let_go_of() {
     assert!(store.task("t100").await.unwrap().is_none());
 }
 
+/// Commits in a write-ahead log: frames that bear the size of the database after them.
+fn commits(log: &[u8]) -> usize {
+    let number = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().unwrap());
+    let frame = 24 + number(8) as usize;
+    (32..log.len())
+        .step_by(frame)
+        .filter(|at| number(at + 4) != 0)
+        .count()
+}
+
+#[tokio::test]
+async fn many_writers_share_one_flush() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = std::sync::Arc::new(SqliteStore::open(folder.path(), ALL).unwrap());
+    let log = || commits(&std::fs::read(folder.path().join("agentd.db-wal")).unwrap());
+    let before = log();
+    let writers: Vec<_> = (0..64)
+        .map(|n| {
+            let (store, id) = (store.clone(), format!("t{n}"));
+            tokio::spawn(async move {
+                store
+                    .write(vec![Write::Task(task(&id, TaskState::Submitted, n))])
+                    .await
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap().unwrap();
+    }
+    let made = log() - before;
+    assert!((1..=32).contains(&made), "{made} commits for 64 batches");
+    assert_eq!(open(&*store).await.len(), 64);
+}
+
 /// The schema as it was first released, with one task that ended and one that waits.
 const FIRST: &str = r#"
     CREATE TABLE conversation (id TEXT PRIMARY KEY, owner TEXT NOT NULL, record TEXT NOT NULL) WITHOUT ROWID, STRICT;

@@ -29,6 +29,7 @@ mod pod;
 mod process;
 mod reload;
 mod service;
+mod stored;
 mod subagents;
 mod through_bridge;
 mod tools;

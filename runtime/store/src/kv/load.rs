@@ -167,9 +167,14 @@ async fn read<K: Kv>(kv: &K, names: &Names, key: &str) -> Result<Option<Envelope
 
 /// Carries out a step that may have been carried out.
 async fn replay<K: Kv>(kv: &K, names: &Names, step: &Step) -> Result<(), StoreError> {
-    let found = read(kv, names, &step.key)
-        .await?
-        .map_or(0, |envelope| envelope.seq);
+    let found = match read(kv, names, &step.key).await {
+        // Somebody spoilt it. One bad record does not keep the agent from the others.
+        Err(error @ StoreError::Corrupt(_)) => {
+            tracing::error!(event = "store.record.corrupt", err = %error);
+            return Ok(());
+        }
+        found => found?.map_or(0, |envelope| envelope.seq),
+    };
     let done = match &step.text {
         Some(text) if found < step.seq => kv.put(&step.key, step.seq, text).await,
         None if found == step.seq => kv.delete(&step.key, step.seq).await,

@@ -68,6 +68,16 @@ impl Server {
         }
     }
 
+    /// Where the keys are over HTTP.
+    pub fn base_url(&self) -> String {
+        format!("{}/base/", self.url)
+    }
+
+    /// Where the MCP server is.
+    pub fn endpoint(&self) -> String {
+        format!("{}/mcp", self.url)
+    }
+
     /// The MCP server knows no session any more.
     pub fn forget(&self) {
         *self.session.lock().unwrap() += 1;
