@@ -34,15 +34,6 @@ pub struct ContextLimits {
 }
 
 impl ContextLimits {
-    /// The usual ones for a model of this name.
-    pub fn of(model: &str) -> Self {
-        Self {
-            compact_at: 0.7,
-            keep_last: 12,
-            window: window(model),
-        }
-    }
-
     /// Tokens from which on a conversation is shortened.
     #[allow(
         clippy::cast_precision_loss,
@@ -52,17 +43,6 @@ impl ContextLimits {
     )]
     pub(crate) fn threshold(&self) -> u64 {
         (self.window as f64 * self.compact_at.clamp(0.05, 1.0)) as u64
-    }
-}
-
-/// What models of this name take, in tokens: contract/runtime.md section 4.
-pub fn window(model: &str) -> u64 {
-    let model = model.to_ascii_lowercase();
-    let is = |family: &str| model.contains(family);
-    match () {
-        () if is("gemini") || is("gpt-4.1") => 1_000_000,
-        () if is("claude") => 200_000,
-        () => 128_000,
     }
 }
 

@@ -6,6 +6,7 @@ pub mod budget;
 mod compaction;
 mod desk;
 mod end;
+mod folding;
 pub mod grants;
 mod guard;
 mod internal;

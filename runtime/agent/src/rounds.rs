@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use agentd_llm::{CallContext, Model, ModelError, ModelReply, ModelRequest, ToolCall, Usage};
+use agentd_llm::{CallContext, Model, ModelError, ModelReply, ModelRequest, OutputSchema, ToolCall, Usage};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::answer::{RE_ASKS, Shape};
+use crate::compaction::ContextLimits;
 use crate::end::End;
 use crate::guard::{Standing, guard};
 use crate::kept;
@@ -18,6 +20,7 @@ use crate::repeat::{REPEATS, Repeats, Verdict};
 use crate::round::Round;
 use crate::router::ToolRunner;
 use crate::status::Status;
+use crate::tokens::{self, Gauge};
 use crate::transcript::Transcript;
 use crate::turn::{PARALLEL, TurnInput, TurnLimits};
 use crate::view::View;
@@ -34,7 +37,21 @@ pub(crate) struct Turn {
     /// What the request was made of.
     view: Option<Arc<View>>,
     pub(crate) context: CallContext,
-    limits: TurnLimits,
+    pub(crate) limits: TurnLimits,
+    /// What the answer has to be; why that cannot be checked.
+    shape: Result<Option<Shape>, String>,
+    re_asks: u32,
+    pub(crate) window: ContextLimits,
+    pub(crate) gauge: Gauge,
+    /// Characters of a request beside the conversation.
+    pub(crate) fixed: u64,
+    /// The item of the transcript that this turn is about.
+    pub(crate) task: usize,
+    /// A tool asked for a shorter conversation, and how much of it is to stay.
+    pub(crate) compact: Option<Option<u32>>,
+    /// Tokens below which it is not shortened again.
+    pub(crate) next_fold: u64,
+    pub(crate) compactions: u32,
     repeats: Repeats,
     pub(crate) transcript: Transcript,
     pub(crate) text: String,
@@ -48,8 +65,25 @@ impl Turn {
     pub(crate) fn new(input: TurnInput, deadline: Instant) -> Self {
         let mut transcript = input.transcript;
         transcript.push_user(input.text);
+        let output_schema = input.output_schema.as_ref().and_then(|schema| {
+            let schema = schema.as_object()?.clone();
+            let name = "answer".to_owned();
+            Some(OutputSchema { name, schema })
+        });
         Self {
-            request: ModelRequest::default(),
+            request: ModelRequest {
+                output_schema,
+                ..ModelRequest::default()
+            },
+            shape: input.output_schema.map(Shape::new).transpose(),
+            re_asks: 0,
+            window: input.context,
+            gauge: Gauge::default(),
+            fixed: 0,
+            task: transcript.items().len().saturating_sub(1),
+            compact: None,
+            next_fold: 0,
+            compactions: 0,
             instruction: input.instruction,
             view: None,
             context: CallContext {
@@ -76,6 +110,9 @@ impl Turn {
         tools: &dyn ToolRunner,
         cancel: &CancellationToken,
     ) -> End {
+        if let Err(fault) = &self.shape {
+            return End::because(Status::Failed, fault.clone());
+        }
         loop {
             match self.round(model, tools, cancel).await {
                 Ok(()) => {}
@@ -93,9 +130,26 @@ impl Turn {
     ) -> Result<(), End> {
         self.guard(cancel)?;
         self.look(tools, cancel).await?;
-        let reply = self.think(model, cancel).await?;
+        let folded = self.compactions;
+        self.make_room(model, cancel).await?;
+        if self.compactions != folded {
+            self.guard(cancel)?;
+        }
+        let reply = match self.think(model, cancel).await? {
+            Ok(reply) => reply,
+            // The window is smaller than we were told, or the provider counts otherwise.
+            Err(error) => {
+                if !self.halve(model, cancel).await? {
+                    return Err(End::failed(&error));
+                }
+                self.guard(cancel)?;
+                self.think(model, cancel)
+                    .await?
+                    .map_err(|error| End::failed(&error))?
+            }
+        };
         let text = reply.text();
-        if !text.is_empty() {
+        if !text.is_empty() || matches!(self.shape, Ok(Some(_))) {
             self.text = text;
         }
         let stop = reply.stop;
@@ -103,7 +157,7 @@ impl Turn {
         let calls = round.calls();
         if calls.is_empty() {
             round.seal("", &mut self.transcript);
-            return Err(End::stopped(stop));
+            return self.settled(End::stopped(stop));
         }
         let (first, began) = (self.tool_calls, Instant::now());
         // Calls whose results nobody could read are not made; the answer may be one.
@@ -130,8 +184,42 @@ impl Turn {
             .as_ref()
             .and_then(|end| end.reason.as_deref())
             .unwrap_or_default();
+        self.compact = self
+            .compact
+            .or_else(|| round.effects().into_iter().find_map(compaction));
         round.seal(reason, &mut self.transcript);
-        end.map_or(Ok(()), Err)
+        end.map_or(Ok(()), |end| self.settled(end))
+    }
+
+    /// The end, unless an answer has to be given again in the shape that was asked for.
+    fn settled(&mut self, end: End) -> Result<(), End> {
+        let Ok(Some(shape)) = &self.shape else {
+            return Err(end);
+        };
+        if end.status != Status::Completed {
+            return Err(end);
+        }
+        let fault = match shape.check(&self.text) {
+            Ok(json) => {
+                self.text = json;
+                return Err(end);
+            }
+            Err(fault) => fault,
+        };
+        if self.re_asks >= RE_ASKS {
+            return Err(End::because(
+                Status::Failed,
+                format!("the answer does not fit output_schema, also when asked again: {fault}"),
+            ));
+        }
+        self.re_asks += 1;
+        self.transcript.push_user(shape.ask_again(&fault));
+        tracing::warn!(
+            event = "turn.reask",
+            run.id = self.context.run_id,
+            turn = self.rounds
+        );
+        Ok(())
     }
 
     fn guard(&self, cancel: &CancellationToken) -> Result<(), End> {
@@ -140,7 +228,7 @@ impl Turn {
             is_late: Instant::now() >= self.context.deadline,
             steps: self.steps,
             tokens: self.usage.total(),
-            next: 0,
+            next: self.gauge.known(self.chars()),
         };
         guard(&self.limits, standing).map_or(Ok(()), Err)
     }
@@ -157,13 +245,20 @@ impl Turn {
         if !is_known {
             self.request.system = prompt::system(&self.instruction, &view.servers);
             self.request.tools = view.tools.clone();
+            self.fixed = tokens::text(&self.request.system) + tokens::tools(&self.request.tools);
             self.view = Some(view);
         }
         Ok(())
     }
 
-    async fn think(&mut self, model: &dyn Model, cancel: &CancellationToken) -> Result<ModelReply, End> {
+    /// A reply, or that the request was too long for the model.
+    async fn think(
+        &mut self,
+        model: &dyn Model,
+        cancel: &CancellationToken,
+    ) -> Result<Result<ModelReply, ModelError>, End> {
         self.steps += 1;
+        let asked = self.chars();
         self.request.messages = self.transcript.messages();
         let outcome = tokio::select! {
             biased;
@@ -173,7 +268,8 @@ impl Turn {
         match outcome {
             Ok(Ok(reply)) => {
                 self.rounds += 1;
-                self.usage = self.usage.plus(reply.usage);
+                self.usage = self.usage.plus(self.gauge.charge(asked, &reply));
+                self.gauge.calibrate(asked, reply.usage.input);
                 tracing::info!(
                     event = "turn.round",
                     run.id = self.context.run_id,
@@ -181,8 +277,9 @@ impl Turn {
                     steps = self.steps,
                     tokens = reply.usage.total(),
                 );
-                Ok(reply)
+                Ok(Ok(reply))
             }
+            Ok(Err(error @ ModelError::TooLong { .. })) => Ok(Err(error)),
             Ok(Err(ModelError::Deadline)) | Err(_) => Err(End::late(self.limits.deadline)),
             Ok(Err(error)) => Err(End::failed(&error)),
         }
@@ -265,6 +362,13 @@ async fn carried_out(
 ) -> (usize, Observation) {
     begun.store(true, Ordering::Relaxed);
     (nth, tools.call(call, ordinal).await)
+}
+
+fn compaction(effect: Effect) -> Option<Option<u32>> {
+    match effect {
+        Effect::Compact { keep_last } => Some(keep_last),
+        Effect::Finish { .. } | Effect::Waited => None,
+    }
 }
 
 fn ordinal(first: u32, nth: usize) -> u32 {

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use agentd_llm::{Model, Usage};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::compaction::ContextLimits;
 use crate::rounds::Turn;
 use crate::router::ToolRunner;
 use crate::status::Status;
@@ -42,6 +44,10 @@ pub struct TurnInput {
     pub text: String,
     /// What it may use up.
     pub limits: TurnLimits,
+    /// JSON Schema of the answer; none for a text.
+    pub output_schema: Option<Value>,
+    /// How its conversation is kept short.
+    pub context: ContextLimits,
 }
 
 /// What a turn ended with.
@@ -57,6 +63,8 @@ pub struct TurnOutcome {
     pub transcript: Transcript,
     /// Answers of the model.
     pub rounds: u32,
+    /// How often the conversation was made shorter.
+    pub compactions: u32,
     /// Model calls and tool calls.
     pub steps: u32,
     /// Of them, tool calls.
@@ -97,6 +105,7 @@ pub async fn run(
         reason: end.reason,
         transcript: turn.transcript,
         rounds: turn.rounds,
+        compactions: turn.compactions,
         steps: turn.steps,
         tool_calls: turn.tool_calls,
         usage: turn.usage,

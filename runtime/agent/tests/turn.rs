@@ -266,6 +266,7 @@ fn input_and_outcome_travel_as_json() {
         reason: None,
         transcript: input.transcript,
         rounds: 1,
+        compactions: 0,
         steps: 1,
         tool_calls: 0,
         usage: Usage::default(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use agentd_agent::turn::run as run_turn;
 use agentd_agent::{
-    Choice, Holder, Instruction, Kept, Parts, Router, RunContext, Shown, Status, Transcript, TurnInput,
-    TurnOutcome,
+    Choice, ContextLimits, Holder, Instruction, Kept, Parts, Router, RunContext, Shown, Status, Transcript,
+    TurnInput, TurnOutcome,
 };
 use agentd_config::Document;
 use agentd_config::filter::ToolFilter;
@@ -94,7 +94,7 @@ impl Workshop {
             frames: frames.clone(),
         });
         let router = self.router(&turn, document, frames, model.clone(), &instruction);
-        let input = input(turn, instruction);
+        let input = input(turn, instruction, window(document));
         result(run_id, run_turn(input, model.as_ref(), &router, cancel).await)
     }
 
@@ -155,7 +155,17 @@ fn choice(document: &Document, turn: &Turn) -> Choice {
     }
 }
 
-fn input(turn: Turn, instruction: String) -> TurnInput {
+/// How a conversation is kept short.
+fn window(document: &Document) -> ContextLimits {
+    let model = document.intelligence.model.as_deref().unwrap_or_default();
+    ContextLimits {
+        compact_at: document.context.compact_at(),
+        keep_last: document.context.keep_last(),
+        window: document.context.model_window(model),
+    }
+}
+
+fn input(turn: Turn, instruction: String, context: ContextLimits) -> TurnInput {
     let loaded = Transcript::load(turn.transcript);
     for repair in loaded.repairs {
         tracing::warn!(event = "restore.context.mended", run.id = turn.run_id, "{repair}");
@@ -170,6 +180,8 @@ fn input(turn: Turn, instruction: String) -> TurnInput {
         transcript: loaded.transcript,
         text: turn.text,
         limits: turn.limits,
+        output_schema: turn.output_schema,
+        context,
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agentd_agent::{
-    Effect, Observation, Status, ToolRunner, Transcript, TurnInput, TurnLimits, TurnOutcome, View, turn,
+    ContextLimits, Effect, Observation, Status, ToolRunner, Transcript, TurnInput, TurnLimits, TurnOutcome,
+    View, turn,
 };
 use agentd_llm::{
     Arguments, Block, CallContext, Message, Model, ModelError, ModelReply, ModelRequest, Stop, ToolCall,
@@ -166,6 +167,12 @@ pub(crate) fn input() -> TurnInput {
             steps: 500,
             tokens: 1_000_000,
             deadline: Duration::from_secs(60),
+        },
+        output_schema: None,
+        context: ContextLimits {
+            compact_at: 0.7,
+            keep_last: 12,
+            window: 128_000,
         },
     }
 }
