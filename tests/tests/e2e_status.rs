@@ -168,9 +168,9 @@ async fn a_volume_that_nobody_provides_is_named_as_the_cause() {
     namespace.apply(&format!(
         "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {{name: {class}}}\nprovisioner: example.com/nobody\nvolumeBindingMode: WaitForFirstConsumer\n"
     ));
-    let agent = sample(namespace.name(), "agent.yaml");
     namespace.apply(&format!(
-        "{agent}  store: {{file: {{storageClassName: {class}}}}}\n"
+        "apiVersion: agentd.io/v1alpha1\nkind: Agent\nmetadata: {{name: demo, namespace: NAMESPACE}}\nspec:\n  instruction: Help.\n  \
+         intelligence: {{model: m, endpoints: [{{name: m, url: 'https://model.example/v1'}}]}}\n  store: {{file: {{storageClassName: {class}}}}}\n"
     ));
     let client = cluster().client().await;
     let agents = wait::resources(&client, namespace.name(), "Agent");
