@@ -4,6 +4,7 @@
 
 pub mod asking;
 mod briefing;
+pub mod budget;
 pub mod lanes;
 pub mod office;
 pub mod one_shot;
@@ -29,6 +30,7 @@ use agentd_mcp::{Outbound, Supervised};
 use agentd_state::{Store, StoreError};
 use tokio::sync::{mpsc, watch};
 
+use self::budget::Budget;
 use self::office::Office;
 use self::settings::Settings;
 use self::subagents::Subagents;
@@ -172,6 +174,7 @@ impl Foundation {
         );
         let (suspected, suspects) = mpsc::channel(SERVERS);
         let ids = id::uuids();
+        let budget = Budget::open(store.clone(), clock.clone(), settings.subscribe()).await?;
         let runner = Arc::new_cyclic(|runner| TurnRunner {
             pool: Pool::new(start.program.clone()),
             instance: instance.clone(),
@@ -190,6 +193,7 @@ impl Foundation {
                 human: None,
                 runner: runner.clone(),
                 subagents: Subagents::default(),
+                budget,
                 lines: servers.lines(),
                 tasks: std::sync::OnceLock::new(),
             }),

@@ -153,6 +153,7 @@ impl TurnRunner {
             Err(reason) => return broken(reason),
         };
         self.office.turn_ended(&caller, stop.is_cancelled());
+        self.office.budget.release(&caller.run_id);
         let tool_calls = followed.tool_calls;
         drop(followed);
         match ended {

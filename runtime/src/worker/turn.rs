@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agentd_agent::turn::run as run_turn;
 use agentd_agent::{
-    Choice, ContextLimits, Holder, Instruction, Kept, Parts, Router, RunContext, Shown, Status, Transcript,
+    Choice, ContextLimits, Holder, Instruction, Kept, Metered, Parts, Router, RunContext, Shown, Status, Transcript,
     TurnInput, TurnOutcome,
 };
 use agentd_config::Document;
@@ -89,10 +89,18 @@ impl Workshop {
             Err(error) => return fault(&turn.run_id, format!("the instruction cannot be read: {error}")),
         };
         let run_id = turn.run_id.clone();
-        let model = Arc::new(Counted {
+        let counted = Counted {
             model,
             frames: frames.clone(),
-        });
+        };
+        let model: Arc<dyn Model> = match &document.intelligence.budget {
+            None => Arc::new(counted),
+            Some(budget) => Arc::new(Metered {
+                model: counted,
+                supervisor: self.asker.clone(),
+                fixed: budget.reserve.fixed,
+            }),
+        };
         let router = self.router(&turn, document, frames, model.clone(), &instruction);
         let input = input(turn, instruction, window(document));
         result(run_id, run_turn(input, model.as_ref(), &router, cancel).await)

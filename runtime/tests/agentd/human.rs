@@ -7,12 +7,14 @@ use std::time::Duration;
 use agentd::metrics::Metrics;
 use agentd::reload::Settings;
 use agentd::supervisor::asking::{Asked, Human};
+use agentd::supervisor::budget::Budget;
 use agentd::supervisor::office::Office;
 use agentd::supervisor::subagents::Subagents;
 use agentd::supervisor::turns::{TurnEnd, TurnInput, TurnRunner};
 use agentd::worker::frame::TurnResult;
 use agentd::worker::pool::Pool;
 use agentd_agent::Status;
+use agentd_agent::budget::Counters;
 use agentd_config::Document;
 use agentd_mcp::{Answer, Ask, Outbound, Supervised};
 use agentd_state::Retention;
@@ -71,10 +73,13 @@ impl World {
         }));
         let (person, questions) = mpsc::unbounded_channel();
         let person: Arc<dyn Human> = Arc::new(Person(person));
+        let store = Arc::new(MemoryStore::new(Retention::MEMORY));
+        let clock = agentd_base::clock::system();
         let office = Office {
             instance: "a".into(),
             settings: settings.clone(),
-            store: Arc::new(MemoryStore::new(Retention::MEMORY)),
+            store: store.clone(),
+            budget: Budget::new(Counters::default(), store, clock, settings.clone()),
             clock: agentd_base::clock::system(),
             ids: agentd_base::id::uuids(),
             servers: view.clone(),

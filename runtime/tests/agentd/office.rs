@@ -5,11 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use agentd::metrics::Metrics;
 use agentd::reload::Settings;
+use agentd::supervisor::budget::Budget;
 use agentd::supervisor::office::{Caller, Office};
 use agentd::supervisor::subagents::Subagents;
 use agentd::supervisor::turns::{TurnEnd, TurnInput, TurnRunner};
 use agentd::worker::frame::TurnResult;
 use agentd::worker::pool::Pool;
+use agentd_agent::budget::Counters;
 use agentd_agent::{Held, Holder, Reply, Request, Status, TurnLimits};
 use agentd_config::Document;
 use agentd_state::{EntryKind, EntryQuery, Retention, Store};
@@ -43,6 +45,7 @@ impl World {
         }));
         let store = Arc::new(MemoryStore::new(Retention::MEMORY));
         let servers = watch::Sender::new(Arc::default()).subscribe();
+        let current = settings.clone();
         let runner = Arc::new_cyclic(|runner| TurnRunner {
             pool: Pool::new(PathBuf::from(PROGRAM)),
             instance: "a".into(),
@@ -53,7 +56,7 @@ impl World {
             human: None,
             office: Arc::new(Office {
                 instance: "a".into(),
-                settings,
+                settings: current.clone(),
                 servers,
                 store: store.clone(),
                 clock: agentd_base::clock::system(),
@@ -63,6 +66,12 @@ impl World {
                 subagents: Subagents::default(),
                 lines: Default::default(),
                 tasks: OnceLock::new(),
+                budget: Budget::new(
+                    Counters::default(),
+                    store.clone(),
+                    agentd_base::clock::system(),
+                    current.clone(),
+                ),
             }),
             metrics: Metrics::new().unwrap(),
         });

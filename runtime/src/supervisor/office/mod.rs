@@ -12,7 +12,7 @@ mod status;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
-use agentd_agent::request::{Await, ItemStatus, Mapped, Reservation};
+use agentd_agent::request::{Await, ItemStatus, Mapped};
 use agentd_agent::{Reply, Request, grants};
 use agentd_base::clock::SharedClock;
 use agentd_base::id::SharedIds;
@@ -28,6 +28,7 @@ use self::memory::Shelf;
 pub use self::message::depth_of;
 use self::plan::Plan;
 use super::asking::Human;
+use super::budget::Budget;
 use super::settings::{SettingsWatch, current};
 use super::subagents::Subagents;
 use super::tasks::Tasks;
@@ -57,6 +58,8 @@ pub struct Office {
     pub runner: Weak<TurnRunner>,
     /// Those that live.
     pub subagents: Subagents,
+    /// What the model may cost.
+    pub budget: Budget,
     /// The supervisor's own connections.
     pub lines: Lines,
     /// The conversations, once there are some.
@@ -180,9 +183,13 @@ impl Office {
                 Err(why) => Reply::Refused(why),
             },
             Request::ResourceRead(uri) => self.read_subagent(caller, &uri.uri).await,
-            // Nothing is bounded: what is not configured is not counted.
-            Request::Reserve { .. } => Reply::Reserved(Reservation::Granted { id: 0, model: None }),
-            Request::Settle { .. } => Reply::Done(Value::Null),
+            Request::Reserve { tokens } => {
+                Reply::Reserved(self.budget.reserve(&caller.run_id, tokens, caller.until).await)
+            }
+            Request::Settle { id, tokens } => {
+                self.budget.settle(&caller.run_id, id, tokens).await;
+                Reply::Done(Value::Null)
+            }
             Request::MessageSend(send) => {
                 let tasks = self.tasks.get().and_then(Weak::upgrade);
                 message::send(tasks, caller, self.ids.next(), send).await

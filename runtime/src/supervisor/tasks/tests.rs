@@ -2,6 +2,7 @@
 //! at a certain write.
 
 use agentd_a2a::{Principals, Role, SendMessage, wire};
+use agentd_agent::budget::Counters;
 use agentd_config::Document;
 use agentd_config::document::Principal;
 use agentd_mcp::supervised::Lines;
@@ -13,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::metrics::Metrics;
+use crate::supervisor::budget::Budget;
 use crate::supervisor::office::Office;
 use crate::supervisor::settings::Settings;
 use crate::supervisor::subagents::Subagents;
@@ -138,6 +140,12 @@ fn world(trouble: Trouble) -> World {
         instance: "a".into(),
         settings: settings.clone(),
         store: store.clone(),
+        budget: Budget::new(
+            Counters::default(),
+            store.clone(),
+            agentd_base::clock::system(),
+            settings.clone(),
+        ),
         clock: agentd_base::clock::system(),
         ids: agentd_base::id::uuids(),
         servers: watch::Sender::new(Arc::default()).subscribe(),
