@@ -69,6 +69,17 @@ pub fn main() -> ExitCode {
             let layers = Invocation::layers(files, flags, servers, std::env::vars_os().filter_map(text));
             block_on(Builder::new_current_thread(), commands::store::run(verb, layers))
         }
+        Ok(Invocation::Ask {
+            ask,
+            files,
+            flags,
+            servers,
+        }) => {
+            let layers = Invocation::layers(files, flags, servers, std::env::vars_os().filter_map(text));
+            commands::ask::run(ask, layers)
+        }
+        Ok(Invocation::Completions(shell)) => commands::ask::print(&cli::completions(shell)),
+        Ok(Invocation::Reference) => commands::ask::print(&cli::reference()),
         Err(error) => commands::usage(&error),
     };
     ExitCode::from(code)

@@ -26,6 +26,9 @@ pub enum Method {
 }
 
 impl Operation {
+    /// All that are served.
+    pub const ALL: [Self; 2] = [Self::SendMessage, Self::GetTask];
+
     /// The least role that may call it. Whose task it may touch is decided by [`crate::Caller::may_see`].
     pub const fn least_role(self) -> Role {
         match self {

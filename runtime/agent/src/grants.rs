@@ -74,6 +74,11 @@ pub fn is_ours(tool: &str) -> bool {
     TABLE.iter().any(|(name, _)| *name == tool)
 }
 
+/// All of ours, by the names of the contract.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|(name, _)| *name)
+}
+
 /// Whether it is a contract without an implementation of ours.
 pub fn is_contract(tool: &str) -> bool {
     let family = tool.split_once('.').map_or(tool, |(family, _)| family);

@@ -102,6 +102,11 @@ impl Document {
         "observability.log_level",
         "observability.log_content",
     ];
+
+    /// JSON Schema of the whole. It knows the long forms only; files, variables and flags take the short ones too.
+    pub fn schema() -> serde_json::Value {
+        schemars::schema_for!(Self).to_value()
+    }
 }
 
 /// `agent`.

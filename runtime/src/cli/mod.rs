@@ -2,7 +2,9 @@
 //! parsing only, no effect.
 
 mod clients;
+mod completions;
 mod mcp;
+mod reference;
 
 use std::path::PathBuf;
 
@@ -39,6 +41,21 @@ pub enum Invocation {
     A2aSend(A2aSend),
     /// Talk to an MCP server.
     Mcp(Mcp),
+    /// Say something about the agent, and run nothing: layers as in `run`.
+    Ask {
+        /// What.
+        ask: Ask,
+        /// `-c`, repeatable.
+        files: Vec<PathBuf>,
+        /// `--<key>`, in the order given.
+        flags: Vec<(String, String)>,
+        /// `--mcp`, repeatable.
+        servers: Vec<String>,
+    },
+    /// Print a script that completes this command line in a shell.
+    Completions(Shell),
+    /// Print the reference of this command line.
+    Reference,
     /// Look into a store: the verb, and the layers of `run`.
     Store {
         /// What to do.
@@ -50,6 +67,54 @@ pub enum Invocation {
         /// `--mcp`, repeatable.
         servers: Vec<String>,
     },
+}
+
+/// What can be asked of a configuration (contract/runtime.md section 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// What the agent has.
+    Capabilities,
+    /// Whether it could run.
+    ValidateConfig,
+    /// The schema of the document.
+    ConfigSchema,
+    /// The document, and which layer set each key.
+    EffectiveConfig,
+}
+
+/// By the names of their flags.
+const ASKS: [(&str, Ask, &str); 4] = [
+    (
+        "capabilities",
+        Ask::Capabilities,
+        "Prints what the agent has, as JSON, and ends",
+    ),
+    (
+        "validate-config",
+        Ask::ValidateConfig,
+        "Names every fault of the configuration and ends: 0 when there is none, else 2",
+    ),
+    (
+        "config-schema",
+        Ask::ConfigSchema,
+        "Prints the JSON Schema of the configuration and ends",
+    ),
+    (
+        "effective-config",
+        Ask::EffectiveConfig,
+        "Prints the configuration, its faults and which layer set each key, as JSON, and ends; secrets as references",
+    ),
+];
+
+/// A shell that can complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shell {
+    /// GNU Bash.
+    Bash,
+    /// Zsh.
+    Zsh,
+    /// fish.
+    Fish,
 }
 
 /// A verb of `agentd store`.
@@ -106,6 +171,14 @@ where
             Some((_, send)) => Invocation::A2aSend(a2a_send(send)),
             None => return Err(no_verb("a2a")),
         },
+        Some(("completions", given)) => {
+            Invocation::Completions(match given.get_one::<String>("shell").map(String::as_str) {
+                Some("zsh") => Shell::Zsh,
+                Some("fish") => Shell::Fish,
+                _ => Shell::Bash,
+            })
+        }
+        Some(("reference", _)) => Invocation::Reference,
         Some(("store", store)) => match store.subcommand() {
             Some(("check", given)) => of_store(StoreVerb::Check, given),
             Some((_, given)) => of_store(StoreVerb::Export, given),
@@ -124,13 +197,27 @@ pub fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about("Runs one AI agent: it acts through MCP servers and is reached over A2A")
         .args_conflicts_with_subcommands(true)
+        .args(ask_args())
         .args(run_args(&leaves))
         .subcommand(
             Command::new("run")
                 .about("Runs the agent (the default)")
+                .args(ask_args())
                 .args(run_args(&leaves)),
         )
         .subcommand(Command::new("worker").hide(true))
+        .subcommand(Command::new("reference").hide(true))
+        .subcommand(
+            Command::new("completions")
+                .about("Prints a script that completes this command line in a shell")
+                .arg(
+                    Arg::new("shell")
+                        .value_name("SHELL")
+                        .required(true)
+                        .value_parser(["bash", "zsh", "fish"])
+                        .help("The shell"),
+                ),
+        )
         .subcommand(
             Command::new("bridge")
                 .about("Stands in front of an MCP server on loopback: mTLS, allowed callers only")
@@ -201,6 +288,28 @@ fn servers_arg() -> Arg {
         .help("Adds one MCP server; repeatable")
 }
 
+/// The script that completes this command line.
+pub fn completions(shell: Shell) -> String {
+    completions::script(&command(), shell)
+}
+
+/// The reference of this command line, in Markdown.
+pub fn reference() -> String {
+    reference::text(&command())
+}
+
+/// What is asked in the place of running.
+fn ask_args() -> impl Iterator<Item = Arg> {
+    ASKS.into_iter().map(|(name, _, help)| {
+        let others = ASKS.into_iter().map(|(other, _, _)| other);
+        Arg::new(name)
+            .long(name)
+            .action(ArgAction::SetTrue)
+            .conflicts_with_all(others.filter(|other| *other != name))
+            .help(help)
+    })
+}
+
 fn run_args(leaves: &[Leaf]) -> Vec<Arg> {
     let mut args = vec![config_arg(), servers_arg()];
     for (alias, path) in paths::ALIASES {
@@ -249,6 +358,15 @@ fn leaf_arg(name: &str, help: &str, leaf: Option<&Leaf>) -> Arg {
 
 fn run(matches: &ArgMatches) -> Invocation {
     let (files, flags, servers) = layered(matches);
+    let asked = ASKS.into_iter().find(|(name, _, _)| matches.get_flag(name));
+    if let Some((_, ask, _)) = asked {
+        return Invocation::Ask {
+            ask,
+            files,
+            flags,
+            servers,
+        };
+    }
     Invocation::Run {
         files,
         flags,
@@ -323,6 +441,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_in_the_place_of_running() {
+        for (name, ask, _) in ASKS {
+            let given = Invocation::Ask {
+                ask,
+                files: vec!["x.yaml".into()],
+                flags: vec![("model".into(), "m".into())],
+                servers: vec!["a=https://a/".into()],
+            };
+            for verb in ["", "run "] {
+                let line = format!("{verb}--{name} -c x.yaml --model m --mcp a=https://a/");
+                assert_eq!(parsed(&line), given, "{line}");
+            }
+        }
+        for (shell, expected) in [("bash", Shell::Bash), ("zsh", Shell::Zsh), ("fish", Shell::Fish)] {
+            assert_eq!(
+                parsed(&format!("completions {shell}")),
+                Invocation::Completions(expected)
+            );
+        }
+    }
+
+    #[test]
     fn a_switch_needs_no_value_and_takes_one() {
         for (line, value) in [
             ("--a2a.dev --model m", "true"),
@@ -351,6 +491,10 @@ mod tests {
             "a2a send https://a/ hello --server-id spiffe://td/a",
             "bridge",
             "store",
+            "store check --capabilities",
+            "--capabilities --config-schema",
+            "completions",
+            "completions tcsh",
             "store check --no-such-flag 1",
         ] {
             let error = parse(std::iter::once("agentd").chain(line.split_whitespace())).unwrap_err();

@@ -1,6 +1,7 @@
 //! One verb a file: from checked arguments to an exit code.
 
 pub mod a2a_send;
+pub mod ask;
 pub mod bridge;
 pub mod identity_fetch;
 mod kubectl;
