@@ -35,11 +35,11 @@ test-api: ## the operator and the issuer against a real API server
 test-e2e: ## real pods on one node: install, agents, refusals, deletion
 	$(S)/test.sh e2e
 
-soak: ## the long versions of tests: more rounds of random input, ten minutes without a write
-	$(S)/test.sh soak
+soak: ## the long versions of tests: more rounds of random input, a stream of an hour, ten minutes without a write; SOAK=SECONDS and PROPTEST_CASES=N for shorter ones, STEPS=soak-unit for one of them
+	$(S)/test.sh $(or $(STEPS),soak-unit soak-interop soak-api)
 
-bench: ## one JSON line for each measure: name, value, unit, n
-	@tests/benches/bench.sh
+bench: ## one JSON line for each measure: name, value, unit, n; fails above what is promised. PARTS="mcp agent" for some of them
+	@tests/benches/bench.sh $(PARTS)
 
 runtime-binary: ## builds the static release binaries; the last line is the path of agentd
 	@folder=$$($(S)/build-static.sh) && echo "$$folder/agentd"

@@ -1,4 +1,5 @@
-//! What the MCP client costs on loopback, one JSON line for each measure: name, value, unit, n. The server is this same
+//! What the MCP client costs on loopback, one JSON line for each measure: name, value, unit, n; it fails where a
+//! measure is above what the project promises. The server is this same
 //! program in a process of its own, so that the client's time and memory are the client's.
 #![allow(
     clippy::unwrap_used,
@@ -12,12 +13,15 @@
 use std::convert::Infallible;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use agentd_config::document::{Mcp, McpServer};
 use agentd_mcp::supervised::PACE;
-use agentd_mcp::{CallMeta, Change, Connection, Hooks, Kind, Outbound, ResourceConsumer, Supervised};
+use agentd_mcp::{
+    CallMeta, Change, Connection, Content, Hooks, Kind, Outbound, ResourceConsumer, Supervised,
+};
 use async_trait::async_trait;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -35,6 +39,12 @@ const CYCLES: u32 = 1_000;
 const WARM: u32 = 100;
 /// Between a read and the next notification.
 const PAUSE: Duration = Duration::from_millis(5);
+/// CPU of one tool round.
+const ROUND_US: f64 = 500.0;
+/// From a notification to whom it wakes.
+const NOTICE_US: f64 = 10_000.0;
+/// What the allocator may keep of a thousand connections; one that leaked a single kilobyte each would be above.
+const LEFT_KIB: f64 = 1_000.0;
 /// Kernel ticks of `/proc/self/stat` (`getconf CLK_TCK` is 100 on every Linux that we run on).
 const TICK_US: u64 = 10_000;
 
@@ -50,9 +60,11 @@ fn main() {
     }
     runtime.block_on(async {
         let mut server = Server::start();
-        tool_rounds(&server).await;
-        cycles(&server).await;
-        notices(&mut server).await;
+        let mut limits = Limits::default();
+        tool_rounds(&server, &mut limits).await;
+        cycles(&server, &mut limits).await;
+        notices(&mut server, &mut limits).await;
+        assert!(limits.0.is_empty(), "{}", limits.0.join("; "));
     });
 }
 
@@ -89,7 +101,7 @@ async fn call(connection: &Connection) {
 }
 
 /// CPU of the client for one call and its answer; wall time beside it.
-async fn tool_rounds(server: &Server) {
+async fn tool_rounds(server: &Server, limits: &mut Limits) {
     let connection = open(server).await;
     for _ in 0..WARM {
         call(&connection).await;
@@ -99,12 +111,9 @@ async fn tool_rounds(server: &Server) {
         call(&connection).await;
     }
     let rounds = f64::from(ROUNDS);
-    measure(
-        "mcp.tool_round.cpu",
-        (cpu_us() - cpu) as f64 / rounds,
-        "us",
-        ROUNDS,
-    );
+    let round = (cpu_us() - cpu) as f64 / rounds;
+    measure("mcp.tool_round.cpu", round, "us", ROUNDS);
+    limits.check("mcp.tool_round.cpu", round, ROUND_US);
     measure(
         "mcp.tool_round.wall",
         began.elapsed().as_secs_f64() * 1e6 / rounds,
@@ -115,7 +124,7 @@ async fn tool_rounds(server: &Server) {
 }
 
 /// What a thousand connections leave behind.
-async fn cycles(server: &Server) {
+async fn cycles(server: &Server, limits: &mut Limits) {
     let cycle = async || {
         let connection = open(server).await;
         call(&connection).await;
@@ -128,42 +137,80 @@ async fn cycles(server: &Server) {
     for _ in 0..CYCLES {
         cycle().await;
     }
-    measure(
-        "mcp.connect_close.files_left",
+    let (left, grown) = (
         open_files() as f64 - files as f64,
-        "files",
-        CYCLES,
+        rss_kib() as f64 - memory as f64,
     );
+    measure("mcp.connect_close.files_left", left, "files", CYCLES);
+    // The connection that the last cycle has just closed.
+    limits.check("mcp.connect_close.files_left", left, 1.0);
     measure("mcp.connect_close.rss_before", memory as f64, "KiB", 1);
-    measure("mcp.connect_close.rss_after", rss_kib() as f64, "KiB", CYCLES);
+    measure("mcp.connect_close.rss_grown", grown, "KiB", CYCLES);
+    limits.check("mcp.connect_close.rss_grown", grown, LEFT_KIB);
 }
 
-struct Nobody;
+/// Takes the time from the moment that the server wrote into the content, when it told of the change, to now.
+#[derive(Default)]
+struct Woken(Mutex<Vec<u64>>);
 
 #[async_trait]
-impl ResourceConsumer for Nobody {
-    async fn changed(&self, _: Change) {}
+impl ResourceConsumer for Woken {
+    async fn changed(&self, change: Change) {
+        let now = clock_us();
+        if let Some(Content::Text { text, .. }) = change.contents.first() {
+            let told: u64 = text.parse().unwrap();
+            self.0.lock().unwrap().push(now.saturating_sub(told));
+        }
+    }
 }
 
-/// From a notification on the stream to the read that it causes, as the server sees both.
-async fn notices(server: &mut Server) {
+/// The clock that the two processes share.
+fn clock_us() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    u64::try_from(now.as_micros()).unwrap()
+}
+
+/// From a notification on the stream to the read that it causes, as the server sees both; and to the consumer, which has
+/// what was read.
+async fn notices(server: &mut Server, limits: &mut Limits) {
     let mcp = Mcp {
         servers: vec![server.declared()],
         ..Mcp::default()
     };
     let supervised = Supervised::start(&mcp, "agent-0".into(), Outbound::default(), PACE);
-    let watch = supervised.watch("bench", "note://one", Arc::new(Nobody), None);
-    let mut times = server.notices().await;
+    let woken = Arc::new(Woken::default());
+    let watch = supervised.watch("bench", "note://one", woken.clone(), None);
+    let read = server.notices().await;
     drop(watch);
     supervised.close().await;
-    times.sort_unstable();
-    for (name, at) in [("p50", times.len() / 2), ("p99", times.len() * 99 / 100)] {
-        measure(
-            &format!("mcp.notify_to_read.{name}"),
-            times[at] as f64,
-            "us",
-            NOTICES,
-        );
+    // The first read after the subscription is of no notification.
+    let woken = woken.0.lock().unwrap().split_off(1);
+    assert!(
+        woken.len() * 2 > NOTICES as usize,
+        "the consumer saw {}",
+        woken.len()
+    );
+    for (what, mut times) in [("read", read), ("consumer", woken)] {
+        times.sort_unstable();
+        for (name, at) in [("p50", times.len() / 2), ("p99", times.len() * 99 / 100)] {
+            let name = format!("mcp.notify_to_{what}.{name}");
+            measure(&name, times[at] as f64, "us", NOTICES);
+            if name.ends_with("p50") {
+                limits.check(&name, times[at] as f64, NOTICE_US);
+            }
+        }
+    }
+}
+
+/// What the project promises of these measures.
+#[derive(Default)]
+struct Limits(Vec<String>);
+
+impl Limits {
+    fn check(&mut self, name: &str, value: f64, limit: f64) {
+        if value > limit {
+            self.0.push(format!("{name} is {value}, more than {limit}"));
+        }
     }
 }
 
@@ -243,6 +290,8 @@ impl Server {
 struct Shared {
     streams: Mutex<Vec<mpsc::UnboundedSender<Result<Bytes, Infallible>>>>,
     read: tokio::sync::Notify,
+    /// When the last notification was sent.
+    told: AtomicU64,
     subscribed: tokio::sync::Notify,
 }
 
@@ -267,6 +316,7 @@ async fn serve() {
         let updated = json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": "note://one" } });
         let event = Bytes::from(format!("data: {updated}\n\n"));
         let began = Instant::now();
+        shared.told.store(clock_us(), Ordering::SeqCst);
         for stream in &*shared.streams.lock().unwrap() {
             let _ = stream.unbounded_send(Ok(event.clone()));
         }
@@ -299,7 +349,8 @@ async fn answer(State(shared): State<Arc<Shared>>, method: Method, body: Bytes) 
         Some("resources/list") => json!({ "resources": [{ "uri": "note://one", "name": "one" }] }),
         Some("resources/read") => {
             shared.read.notify_one();
-            json!({ "contents": [{ "uri": "note://one", "text": "one" }] })
+            let told = shared.told.load(Ordering::SeqCst).to_string();
+            json!({ "contents": [{ "uri": "note://one", "text": told }] })
         }
         Some("resources/subscribe") => {
             shared.subscribed.notify_one();

@@ -8,7 +8,7 @@ scenario has a floor of checks that must succeed (scenarios.json: what an indepe
 passes has to leave that list. All scenarios of a revision run side by side, which is sensitive to a loaded machine, so
 what failed is tried again alone. Those under "alone" measure clocks: they run alone at once, to the same floors.
 
-usage: gate.py --node NODE --suite INDEX.JS --client COMMAND --folder FOLDER [--revision REVISION]...
+usage: gate.py --node NODE --guard REQUIRED.CJS --suite INDEX.JS --client COMMAND --folder FOLDER [--revision REVISION]...
 """
 
 import argparse
@@ -31,7 +31,7 @@ REVISION_SECONDS = 400
 def run(options, client, arguments, folder):
     """Runs the suite; the outcome of each scenario's checks, by its name, and whether the suite is content."""
     folder.mkdir(parents=True)
-    command = [options.node, options.suite, "client", "--command", client, "--timeout", str(SCENARIO_SECONDS * 1000)]
+    command = [options.node, "--require", options.guard, options.suite, "client", "--command", client, "--timeout", str(SCENARIO_SECONDS * 1000)]
     with open(folder / "log", "wb") as log:
         try:
             done = subprocess.run([*command, "-o", str(folder), *arguments], stdin=subprocess.DEVNULL, stdout=log,
@@ -133,6 +133,7 @@ def control(options, revision):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--node", required=True)
+    parser.add_argument("--guard", required=True, help="what node loads before the suite")
     parser.add_argument("--suite", required=True)
     parser.add_argument("--client", required=True)
     parser.add_argument("--folder", required=True, type=pathlib.Path)

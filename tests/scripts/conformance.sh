@@ -5,7 +5,7 @@ set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
-for tool in cargo npm python3; do command -v "$tool" >/dev/null || die "$tool is missing"; done
+"$SCRIPTS/prerequisites.sh"
 
 suite=$("$SCRIPTS/peers.sh" conformance)/node_modules/@modelcontextprotocol/conformance/dist/index.js
 # The suite does not run on the node 20 that Debian machines have.
@@ -15,7 +15,9 @@ folder=$(mktemp -d)
 revisions=()
 for revision in "$@"; do revisions+=(--revision "$revision"); done
 code=0
-python3 tests/conformance/gate.py --node "$node" --suite "$suite" --client "$CARGO_TARGET_DIR/debug/conformance-client" \
+# Its servers listen on every address of the machine otherwise.
+guard=$ROOT/tests/conformance/loopback.cjs
+python3 tests/conformance/gate.py --node "$node" --guard "$guard" --suite "$suite" --client "$CARGO_TARGET_DIR/debug/conformance-client" \
   --folder "$folder" "${revisions[@]}" || code=$?
 if [ "$code" = 0 ]; then rm -rf "$folder"; else log "what was exchanged is in $folder"; fi
 exit "$code"

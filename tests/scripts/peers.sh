@@ -19,15 +19,20 @@ venv() {
   local folder=$1 requirements=$2
 
   /usr/bin/python3 -m venv "$folder"
-  "$folder/bin/pip" install --disable-pip-version-check --quiet --only-binary :all: -r "$requirements"
+  wheels "$folder" -r "$requirements"
+}
+# wheels FOLDER ARG...: what a registry hands out is what it handed out when it was pinned.
+wheels() {
+  local folder=$1
+  shift
+  "$folder/bin/pip" install --disable-pip-version-check --quiet --only-binary :all: --require-hashes "$@"
 }
 # The releases share what they need; each has a folder of its own for PYTHONPATH.
 old_releases() {
-  local folder=$1 peers=$2 release
+  local folder=$1 peers=$2 release hash
   venv "$folder" "$peers/requirements.txt"
-  while read -r release; do
-    "$folder/bin/pip" install --disable-pip-version-check --quiet --only-binary :all: --no-deps \
-      --target "$folder/${release#*==}" "$release"
+  while read -r release hash; do
+    wheels "$folder" --no-deps --target "$folder/${release#*==}" -r <(echo "$release $hash")
   done <"$peers/releases.txt"
   "$folder/bin/python" -m compileall -q "$folder"
 }

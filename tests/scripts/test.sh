@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # test.sh STEP...: runs these steps one after the other, all of them also when one fails, and ends with one line
-# `N passed, N failed`. Steps: lint, generate, unit, interop, conformance, api, e2e, soak.
+# `N passed, N failed`. Steps: lint, generate, unit, interop, conformance, api, e2e; soak-unit, soak-interop and soak-api,
+# which are three of these with the long forms of their tests, and come after the others.
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -74,9 +75,10 @@ e2e_suite() {
   cargo test --locked -p agentd-tests --test uninstall || code=1
   return "$code"
 }
-soak() {
-  PROPTEST_CASES=20000 cargo test --locked --workspace --exclude agentd-tests --exclude agentd-interop --no-fail-fast
-}
+# Only where both have run: the tests named by rows are in both.
+rows() { tests/scripts/rows.py tests/interop/rows.txt "$output/unit" "$output/interop"; }
+# For the steps from here on: SOAK=1 is as long as each test says, another number so many seconds.
+export_soak() { export SOAK=${SOAK:-1} PROPTEST_CASES=${PROPTEST_CASES:-20000}; }
 
 "$SCRIPTS/prerequisites.sh"
 # Kubernetes before Rust, not side by side: both take every core.
@@ -88,13 +90,24 @@ for each in "$@"; do
   lint) run lint "$SCRIPTS/lint.sh" ;;
   generate) run generate generated ;;
   unit) run unit unit ;;
-  interop) run interop interop ;;
+  interop)
+    run interop interop
+    [ ! -e "$output/unit" ] || run rows rows
+    ;;
   conformance) run conformance "$SCRIPTS/conformance.sh" ;;
   api) run api with_cluster "$API_STATE" 0 api_suite ;;
   e2e) run e2e with_cluster "$E2E_STATE" 1 e2e_suite ;;
-  soak)
-    run soak soak
-    SOAK=1 run soak-api with_cluster "$API_STATE" 0 api_suite
+  soak-unit)
+    export_soak
+    run soak-unit unit
+    ;;
+  soak-interop)
+    export_soak
+    run soak-interop interop
+    ;;
+  soak-api)
+    export_soak
+    run soak-api with_cluster "$API_STATE" 0 api_suite
     ;;
   *) die "unknown step $each" ;;
   esac

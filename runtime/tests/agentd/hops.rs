@@ -24,12 +24,14 @@ use crate::install::Install;
 use crate::process::PATIENCE;
 
 /// A stream that says nothing for this long is alive all the same: longer than the write and idle limits that proxies
-/// come with. `SOAK=1` makes it an hour.
+/// come with. `SOAK=1` makes it an hour, another number so many seconds.
 fn silence() -> Duration {
-    match std::env::var_os("SOAK") {
-        Some(_) => Duration::from_secs(3700),
-        None => Duration::from_secs(35),
-    }
+    let seconds = match std::env::var("SOAK") {
+        Ok(given) if given != "1" => given.parse().unwrap(),
+        Ok(_) => 3700,
+        Err(_) => 35,
+    };
+    Duration::from_secs(seconds)
 }
 
 type Event = Result<Bytes, Infallible>;

@@ -4,6 +4,7 @@
 mod answers;
 mod handshakes;
 mod lists;
+mod noise;
 mod streams;
 
 use std::time::{Duration, Instant};
