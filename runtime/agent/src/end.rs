@@ -64,13 +64,6 @@ impl End {
             };
             return Self::because(status, error.to_string());
         }
-        if let ModelError::Budget { refused, .. } = error {
-            let status = match refused {
-                true => Status::Refused,
-                false => Status::ExhaustedTokens,
-            };
-            return Self::because(status, error.to_string());
-        }
         let status = match error.class() {
             Class::Denied | Class::Unavailable => Status::ModelUnavailable,
             Class::Invalid | Class::Conflict | Class::Internal => Status::Failed,
