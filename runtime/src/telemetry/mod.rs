@@ -17,8 +17,19 @@ pub use off::{Traces, TurnSpan};
 #[cfg(feature = "otel")]
 pub use spans::{Traces, TurnSpan};
 
-/// Whether this build can send traces.
-pub const BUILT: bool = cfg!(feature = "otel");
+use agentd_config::{Document, Fault};
+
+/// What a document asks for and this build does not have.
+pub fn unsupported(document: &Document) -> Option<Fault> {
+    let asked = document.observability.otel.is_some();
+    (asked && !cfg!(feature = "otel")).then(|| {
+        Fault::new(
+            "observability.otel",
+            "is not in this build of agentd",
+            "take it out, or build with --features otel",
+        )
+    })
+}
 
 /// What a turn's span says of it.
 #[derive(Debug, Clone, Copy)]

@@ -58,5 +58,5 @@ impl TurnSpan {
     }
 
     /// Nothing to end.
-    pub fn end(self, _: &TurnOutcome) {}
+    pub async fn end(self, _: &TurnOutcome) {}
 }

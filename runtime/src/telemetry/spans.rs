@@ -30,7 +30,11 @@ const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Where spans go. Without an endpoint nowhere.
 #[derive(Debug, Default)]
-pub struct Traces(Option<SdkTracerProvider>);
+pub struct Traces {
+    provider: Option<SdkTracerProvider>,
+    /// The process ends with the turn, so that what is not sent by then is lost.
+    is_last: bool,
+}
 
 impl Traces {
     /// As the document says. Inside a runtime.
@@ -39,7 +43,7 @@ impl Traces {
     /// When the endpoint cannot be dialled as written.
     pub fn open(document: &Document, outbound: &Outbound) -> Result<Self, String> {
         let Some(otel) = &document.observability.otel else {
-            return Ok(Self(None));
+            return Ok(Self::default());
         };
         let batches = BatchConfigBuilder::default()
             .with_scheduled_delay(NEVER)
@@ -58,12 +62,15 @@ impl Traces {
             .with_id_generator(RunIds(RandomIdGenerator::default()))
             .with_resource(resource)
             .build();
-        Ok(Self(Some(provider)))
+        Ok(Self {
+            provider: Some(provider),
+            is_last: document.agent.prompt.is_some(),
+        })
     }
 
     /// Begins a turn.
     pub fn turn(&self, about: About<'_>) -> TurnSpan {
-        let provider = self.0.clone();
+        let provider = self.provider.clone();
         // A provider without processors makes contexts and keeps nothing.
         let tracer = provider
             .clone()
@@ -96,13 +103,14 @@ impl Traces {
                 model: about.model.to_owned(),
             }),
             sends: provider,
+            is_last: self.is_last,
         }
     }
 }
 
 impl Drop for Traces {
     fn drop(&mut self) {
-        if let Some(provider) = self.0.take() {
+        if let Some(provider) = self.provider.take() {
             // It waits for the collector: not on a thread that others need.
             std::thread::spawn(move || provider.shutdown_with_timeout(GOODBYE));
         }
@@ -113,6 +121,7 @@ impl Drop for Traces {
 pub struct TurnSpan {
     inner: Arc<Inner>,
     sends: Option<SdkTracerProvider>,
+    is_last: bool,
 }
 
 /// What the decorators share.
@@ -153,8 +162,8 @@ impl TurnSpan {
         }
     }
 
-    /// Ends the turn and sends what was gathered, behind its back.
-    pub fn end(self, outcome: &TurnOutcome) {
+    /// Ends the turn and sends what was gathered: behind its back, but for a process that ends with it.
+    pub async fn end(self, outcome: &TurnOutcome) {
         let context = &self.inner.context;
         let span = context.span();
         span.set_attribute(KeyValue::new(
@@ -172,11 +181,15 @@ impl TurnSpan {
         }
         span.end();
         if let Some(provider) = self.sends {
-            tokio::task::spawn_blocking(move || {
+            let sent = tokio::task::spawn_blocking(move || {
                 if let Err(error) = provider.force_flush() {
                     tracing::warn!(event = "otel.export.fail", err = %error);
                 }
             });
+            if self.is_last {
+                // A collector that is slower has lost them.
+                let _ = tokio::time::timeout(GOODBYE, sent).await;
+            }
         }
     }
 }

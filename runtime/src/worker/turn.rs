@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use agentd_agent::turn::run as run_turn;
 use agentd_agent::{
-    Choice, ContextLimits, Holder, Instruction, Kept, Metered, Parts, Router, RunContext, Shown, Status, Transcript,
-    TurnInput, TurnOutcome,
+    Choice, ContextLimits, Holder, Instruction, Kept, Metered, Parts, Router, RunContext, Shown, Status,
+    Transcript, TurnInput, TurnOutcome,
 };
 use agentd_config::Document;
+use agentd_config::document::Dialect;
 use agentd_config::filter::ToolFilter;
 use agentd_llm::{Failover, Model};
 use agentd_mcp::Outbound;
@@ -21,6 +22,7 @@ use super::audited::Audited;
 use super::frame::{Configure, FromWorker, Turn, TurnResult};
 use super::models::{self, Counted};
 use super::toolbox::Toolbox;
+use crate::telemetry::{About, Traces, TurnSpan};
 
 /// What a worker keeps warm from turn to turn.
 pub struct Workshop {
@@ -32,6 +34,8 @@ pub struct Workshop {
     kept: Arc<Kept>,
     /// The model's clients, of the configuration they were made for.
     model: Option<Failover>,
+    /// Where spans go, by the same configuration.
+    traces: Option<Traces>,
 }
 
 impl Workshop {
@@ -42,12 +46,14 @@ impl Workshop {
             asker,
             kept: Arc::default(),
             model: None,
+            traces: None,
         }
     }
 
     /// Another configuration: the model's clients are made anew; connections are looked through before the next turn.
     pub fn reconfigure(&mut self) {
         self.model = None;
+        self.traces = None;
         self.toolbox.forget();
     }
 
@@ -88,11 +94,25 @@ impl Workshop {
             Ok(instruction) => instruction.unwrap_or_default(),
             Err(error) => return fault(&turn.run_id, format!("the instruction cannot be read: {error}")),
         };
+        let traces = match self
+            .traces
+            .take()
+            .map_or_else(|| Traces::open(document, outbound), Ok)
+        {
+            Ok(traces) => self.traces.insert(traces),
+            Err(problem) => return fault(&turn.run_id, format!("observability.otel.endpoint: {problem}")),
+        };
         let run_id = turn.run_id.clone();
-        let counted = Counted {
+        let span = traces.turn(About {
+            run_id: &run_id,
+            agent: &turn.instance,
+            provider: provider(document.intelligence.dialect),
+            model: document.intelligence.model.as_deref().unwrap_or_default(),
+        });
+        let counted = span.model(Counted {
             model,
             frames: frames.clone(),
-        };
+        });
         let model: Arc<dyn Model> = match &document.intelligence.budget {
             None => Arc::new(counted),
             Some(budget) => Arc::new(Metered {
@@ -101,9 +121,11 @@ impl Workshop {
                 fixed: budget.reserve.fixed,
             }),
         };
-        let router = self.router(&turn, document, frames, model.clone(), &instruction);
-        let input = input(turn, instruction, window(document));
-        result(run_id, run_turn(input, model.as_ref(), &router, cancel).await)
+        let router = span.tools(self.router(&turn, document, frames, model.clone(), &instruction, &span));
+        let input = input(turn, instruction, window(document), span.traceparent());
+        let outcome = run_turn(input, model.as_ref(), &router, cancel).await;
+        span.end(&outcome).await;
+        result(run_id, outcome)
     }
 
     fn router(
@@ -113,15 +135,16 @@ impl Workshop {
         frames: &mpsc::Sender<FromWorker>,
         model: Arc<dyn Model>,
         instruction: &str,
+        span: &TurnSpan,
     ) -> Router {
-        let servers = Audited {
+        let servers = span.servers(Audited {
             listing: self.toolbox.listing(document),
             frames: frames.clone(),
-        };
+        });
         let context = RunContext {
             run_id: turn.run_id.clone(),
             instance: turn.instance.clone(),
-            traceparent: Some(traceparent(&turn.run_id)),
+            traceparent: Some(span.traceparent()),
             holder: turn.holder,
             held: turn.held.clone(),
             choice: choice(document, turn),
@@ -137,6 +160,15 @@ impl Workshop {
             model,
         };
         Router::new(parts, context)
+    }
+}
+
+/// The family of a model's wire, in the words of the conventions on traces.
+fn provider(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Openai | Dialect::OpenaiResponses => "openai",
+        Dialect::Anthropic => "anthropic",
+        Dialect::Bedrock => "aws.bedrock",
     }
 }
 
@@ -173,13 +205,13 @@ fn window(document: &Document) -> ContextLimits {
     }
 }
 
-fn input(turn: Turn, instruction: String, context: ContextLimits) -> TurnInput {
+fn input(turn: Turn, instruction: String, context: ContextLimits, traceparent: String) -> TurnInput {
     let loaded = Transcript::load(turn.transcript);
     for repair in loaded.repairs {
         tracing::warn!(event = "restore.context.mended", run.id = turn.run_id, "{repair}");
     }
     TurnInput {
-        traceparent: Some(traceparent(&turn.run_id)),
+        traceparent: Some(traceparent),
         run_id: turn.run_id,
         instruction: match turn.role.is_empty() {
             true => instruction,
@@ -234,44 +266,5 @@ pub fn fault(run_id: &str, reason: String) -> TurnResult {
         steps: 0,
         tokens: 0,
         tool_calls: 0,
-    }
-}
-
-/// The W3C trace context of a run: its trace is the run, whatever the attempt.
-fn traceparent(run_id: &str) -> String {
-    let digest = agentd_base::digest::hex(run_id.as_bytes());
-    let hex: String = run_id
-        .chars()
-        .filter(char::is_ascii_hexdigit)
-        .map(|c| c.to_ascii_lowercase())
-        .collect();
-    let trace = if hex.len() == 32 {
-        hex
-    } else {
-        digest.chars().take(32).collect()
-    };
-    let span: String = digest.chars().skip(48).collect();
-    format!("00-{trace}-{span}-01")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_is_a_trace() {
-        let parent = traceparent("01a2344a-11c7-7638-8534-036a30d188e8");
-        let parts: Vec<&str> = parent.split('-').collect();
-        assert_eq!(parts[1], "01a2344a11c776388534036a30d188e8");
-        assert_eq!(
-            parts.iter().map(|part| part.len()).collect::<Vec<_>>(),
-            [2, 32, 16, 2]
-        );
-        assert_eq!(traceparent("x").len(), 55);
-        assert!(
-            traceparent("x")
-                .bytes()
-                .all(|b| b == b'-' || b.is_ascii_hexdigit())
-        );
     }
 }

@@ -14,6 +14,7 @@
 mod a2a;
 mod bridge;
 mod cli;
+mod dialects;
 mod hops;
 mod human;
 mod install;
@@ -25,6 +26,8 @@ mod model;
 mod notes;
 mod office;
 mod one_shot;
+#[cfg(feature = "otel")]
+mod otel;
 mod pod;
 mod process;
 mod reload;
