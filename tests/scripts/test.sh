@@ -45,7 +45,14 @@ with_cluster() {
 generated() {
   "$SCRIPTS/generate.sh" --check && echo "generate result: 1 passed; 0 failed;"
 }
-unit() { cargo test --locked --workspace --exclude agentd-tests --exclude agentd-interop --no-fail-fast && cargo test --locked -p agentd-tests --lib; }
+unit() {
+  local code=0
+  cargo test --locked --workspace --exclude agentd-tests --exclude agentd-interop --no-fail-fast || code=1
+  # What a build with traces adds.
+  cargo test --locked -p agentd --features otel --test agentd -- otel:: || code=1
+  cargo test --locked -p agentd-tests --lib || code=1
+  return "$code"
+}
 interop() {
   local kind
   # Before the tests, so that none of them waits for a download.
