@@ -6,6 +6,7 @@
 mod health;
 mod lane;
 mod service;
+mod slots;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,21 +18,19 @@ use agentd_base::id::SharedIds;
 use agentd_base::readiness::Readiness;
 use agentd_state::store::size;
 use agentd_state::{OpenTask, Store, StoreError, Task, TaskState, Write, conversation_key};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::health::Watched;
 pub use self::service::A2aService;
+use self::slots::Slots;
 use super::lanes::{Entry, Lanes};
 use super::record::{answer_of, failed, submitted};
 use super::turns::TurnRunner;
 
 #[cfg(test)]
 mod tests;
-
-/// Turns at once. Each has a process with some megabytes of memory; a pod's default limit leaves room for these.
-pub const PARALLEL_TURNS: usize = 8;
 
 /// What becomes of work that is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +51,7 @@ pub struct Tasks {
     lanes: Mutex<Lanes>,
     /// Where each open task stands, for those who wait for its end.
     followed: Mutex<HashMap<String, watch::Sender<TaskState>>>,
-    slots: Semaphore,
+    slots: Slots,
     running: TaskTracker,
     /// No new messages, no new turns.
     closed: CancellationToken,
@@ -73,12 +72,12 @@ impl Tasks {
         Arc::new(Self {
             store: Watched::new(store, readiness),
             durability,
+            slots: Slots::new(runner.settings.clone()),
             runner,
             ids,
             clock,
             lanes: Mutex::default(),
             followed: Mutex::default(),
-            slots: Semaphore::new(PARALLEL_TURNS),
             running: TaskTracker::new(),
             closed: CancellationToken::new(),
             stop: CancellationToken::new(),

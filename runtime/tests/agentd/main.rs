@@ -12,6 +12,7 @@
 #![allow(unreachable_pub)]
 
 mod a2a;
+mod bounds;
 mod bridge;
 mod cli;
 mod dialects;

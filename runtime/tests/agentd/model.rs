@@ -1,7 +1,7 @@
 //! A scripted model that speaks Chat Completions. What it answers depends on the conversation alone:
 //! `echo X` calls the tool `echo`, `calls [["tool", {…}], …]` calls one after the other (`$cut` in the arguments is the URI
 //! that the last result named to read on, `$handle` the handle of the last subagent), a tool's result is repeated, `hold` waits until the test lets go and goes on
-//! with what follows it, anything else is said back.
+//! with what follows it, anything else is said back. Asked for a summary it writes [`summary`].
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -119,6 +119,7 @@ async fn complete(State(script): State<Arc<Script>>, Json(request): Json<Value>)
     }
     let text = text.strip_prefix("hold ").unwrap_or(&text);
     let message = match (last["role"].as_str().unwrap(), text.strip_prefix("echo ")) {
+        _ if wants_summary(&request) => json!({ "role": "assistant", "content": summary().to_string() }),
         _ if next_call(&request).is_some() => next_call(&request).unwrap_or_default(),
         ("tool", _) => json!({ "role": "assistant", "content": format!("the tool said: {text}") }),
         (_, Some(rest)) => json!({
@@ -141,6 +142,18 @@ async fn complete(State(script): State<Arc<Script>>, Json(request): Json<Value>)
         "usage": { "prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10 },
     }))
     .into_response()
+}
+
+/// Whether a conversation that became too long is to be made shorter.
+fn wants_summary(request: &Value) -> bool {
+    let system = request["messages"][0]["content"].as_str().unwrap_or_default();
+    system.contains("see only your summary")
+}
+
+/// What is left of a conversation.
+fn summary() -> Value {
+    let facts = ["the colour of the harbour"];
+    json!({ "goals": [], "decisions": [], "open": [], "facts": facts, "narrative": "We talked." })
 }
 
 /// The next call of a `calls` that is under way.

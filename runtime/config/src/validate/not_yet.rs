@@ -5,18 +5,12 @@ use crate::fault::Fault;
 
 pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
     let Document {
-        agent,
-        intelligence,
         skills,
-        context,
         observability,
         ..
     } = document;
     let rows = [
-        ("agent.max_parallel_turns", agent.max_parallel_turns.is_some()),
-        ("intelligence.budget", intelligence.budget.is_some()),
         ("skills", *skills != Default::default()),
-        ("context", *context != Default::default()),
         ("observability.log_content", observability.log_content),
     ];
     for (key, is_set) in rows {

@@ -48,7 +48,7 @@ impl Tasks {
         let slot = tokio::select! {
             biased;
             () = self.closed.cancelled() => None,
-            slot = self.slots.acquire() => slot.ok(),
+            slot = self.slots.take() => slot,
         };
         if slot.is_none() {
             return self.leave_waiting(entry).await;

@@ -213,6 +213,15 @@ impl World {
         self.store.task(id).await.unwrap().unwrap()
     }
 
+    /// Takes every slot, so that no turn begins.
+    async fn busy(&self) -> Vec<super::slots::Slot<'_>> {
+        let mut taken = Vec::new();
+        for _ in 0..agentd_config::defaults::PARALLEL_TURNS {
+            taken.push(self.tasks.slots.take().await.unwrap());
+        }
+        taken
+    }
+
     async fn until(&self, condition: impl Fn(&Self) -> bool) {
         while !condition(self) {
             tokio::task::yield_now().await;
@@ -278,12 +287,7 @@ async fn a_task_that_ended_while_the_store_was_full_is_stored_when_there_is_room
 #[tokio::test(start_paused = true)]
 async fn a_task_whose_turn_comes_while_the_store_is_full_waits_for_it() {
     let world = world(Trouble::Nothing);
-    let slots = world
-        .tasks
-        .slots
-        .acquire_many(PARALLEL_TURNS as u32)
-        .await
-        .unwrap();
+    let slots = world.busy().await;
     let id = world.send("m1", "hi").await.unwrap();
     world.store.set(Trouble::Full);
     drop(slots);
@@ -351,12 +355,7 @@ async fn a_message_id_stands_for_one_message() {
 async fn what_was_taken_up_after_a_restart_counts_against_the_bounds() {
     let world = world(Trouble::Nothing);
     // Nothing begins.
-    let _slots = world
-        .tasks
-        .slots
-        .acquire_many(PARALLEL_TURNS as u32)
-        .await
-        .unwrap();
+    let _slots = world.busy().await;
     let large = "x".repeat(9 * 1024 * 1024);
     let before = submitted(
         "before".into(),
