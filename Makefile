@@ -17,7 +17,7 @@ test: ## everything that must hold: lint, generated files, unit tests, MCP serve
 lint: ## formatting, clippy, dependencies, shell scripts, charts
 	$(S)/test.sh lint
 
-generate: ## writes the generated files again: CRDs, chart copies, manifests/install.yaml
+generate: ## writes the generated files again: CRDs, chart copies, runtime/CLI.md, manifests/install.yaml
 	$(S)/generate.sh
 
 test-unit: ## the tests that need no cluster

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# generate.sh [--check]: writes the generated files that are committed: the CRDs, their copies in the chart, and
-# manifests/install.yaml. With --check it writes nothing, shows what differs and fails if anything does.
+# generate.sh [--check]: writes the generated files that are committed: the CRDs, their copies in the chart,
+# runtime/CLI.md and manifests/install.yaml. With --check it writes nothing, shows what differs and fails if anything does.
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -11,10 +11,11 @@ export HELM_CACHE_HOME=$CACHE/helm HELM_CONFIG_HOME=$CACHE/helm HELM_DATA_HOME=$
 
 new=$(mktemp -d)
 trap 'rm -rf "$new"' EXIT
-mkdir -p "$new/crds/generated" "$new/charts/agentd-crds/files" "$new/manifests"
+mkdir -p "$new/crds/generated" "$new/charts/agentd-crds/files" "$new/manifests" "$new/runtime"
 
 (cd "$ROOT" && cargo run --quiet --locked -p agentd-crds --bin crdgen -- "$new/crds/generated")
 cp "$new"/crds/generated/*.yaml "$new/charts/agentd-crds/files/"
+(cd "$ROOT" && cargo run --quiet --locked -p agentd -- reference) >"$new/runtime/CLI.md"
 
 {
   echo "# Generated from charts/ by tests/scripts/generate.sh; do not edit."

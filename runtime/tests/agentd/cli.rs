@@ -161,3 +161,75 @@ fn a_bridge_checks_its_document_too() {
         faults(&output)
     );
 }
+
+/// Answers go to stdout; nothing runs, nothing is dialled, nothing is left behind.
+#[test]
+fn what_can_be_asked_of_a_configuration_is_answered_on_standard_output() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let here = format!("http://{}/v1", listener.local_addr().unwrap());
+    let ask = |ask: &'static str, more: &[&'static str]| {
+        let mut arguments = vec![ask, "--prompt", "p", "--model", "m", "--intelligence", &here];
+        arguments.extend(more);
+        let output = run(&arguments, &[("AGENTD_AGENT_NAME", "asked")]);
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let json = |text: &str| -> Value { serde_json::from_str(text).expect(text) };
+
+    assert_eq!(ask("--validate-config", &[]), (Some(0), String::new()));
+    let bad = ["--a2a.listen", "http://0.0.0.0:0"];
+    assert_eq!(ask("--validate-config", &bad), (Some(2), String::new()));
+
+    let (code, text) = ask("--capabilities", &["--mcp", "fs=https://fs.example/mcp"]);
+    let has = json(&text);
+    assert_eq!(
+        (
+            code,
+            &has["agent"]["name"],
+            &has["mcp_servers"][0],
+            &has["intelligence"]["model"]
+        ),
+        (Some(0), &"asked".into(), &"fs".into(), &"m".into()),
+        "{has:#}"
+    );
+    assert!(!text.contains("fs.example") && !text.contains(&here), "{text}");
+
+    let (code, text) = ask("--effective-config", &[]);
+    let effective = json(&text);
+    assert_eq!(
+        (
+            code,
+            &effective["document"]["agent"]["name"],
+            &effective["faults"]
+        ),
+        (Some(0), &"asked".into(), &serde_json::json!([])),
+        "{effective:#}"
+    );
+    let origins = effective["origins"].to_string();
+    assert!(
+        origins.contains("AGENTD_AGENT_NAME") && origins.contains("--prompt"),
+        "{origins}"
+    );
+
+    let (code, text) = ask("--config-schema", &[]);
+    assert_eq!(
+        (code, json(&text)["properties"]["agent"].is_object()),
+        (Some(0), true)
+    );
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(&["completions", shell], &[]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert!(text.contains("limits.run.steps"), "{shell}: {text}");
+    }
+    let output = run(&["reference"], &[]);
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        include_str!("../../CLI.md")
+    );
+    // Nobody was dialled.
+    assert_eq!(
+        listener.accept().unwrap_err().kind(),
+        std::io::ErrorKind::WouldBlock
+    );
+}
