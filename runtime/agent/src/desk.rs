@@ -56,9 +56,12 @@ pub struct Choice {
     pub mapped: BTreeSet<String>,
 }
 
+/// Whether it takes a name.
+type Takes = dyn Fn(&str) -> bool + Send + Sync;
+
 /// A choice among tools: all, or those whose name it takes.
 #[derive(Clone, Default)]
-pub struct Shown(Option<Arc<dyn Fn(&str) -> bool + Send + Sync>>);
+pub struct Shown(Option<Arc<Takes>>);
 
 impl Shown {
     /// Those that `takes` says.

@@ -236,11 +236,8 @@ impl Ledger {
         for window in &plan.windows {
             match self.block(window, &plan.tactic, tokens, now) {
                 Some(Blocked::Ever(reason)) => return Some(Blocked::Ever(reason)),
-                Some(Blocked::Until(end, reason)) => {
-                    if until.as_ref().is_none_or(|(known, _)| *known < end) {
-                        until = Some((end, reason));
-                    }
-                }
+                Some(Blocked::Until(end, _)) if until.as_ref().is_some_and(|(known, _)| *known >= end) => {}
+                Some(Blocked::Until(end, reason)) => until = Some((end, reason)),
                 Some(Blocked::Reserved(reason)) => reserved = Some(Blocked::Reserved(reason)),
                 None => {}
             }
