@@ -134,7 +134,8 @@ impl Gate {
             }
             room
         });
-        room.then_some(Counted(&self.asking))
+        // Made only where there is room: one that is made and thrown away gives a place back that nobody took.
+        room.then(|| Counted(&self.asking))
     }
 }
 
