@@ -17,7 +17,7 @@ use rmcp::model::{ProtocolVersion, ServerPeerInfo};
 use rmcp::service::{ClientInitializeError, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::{ClientCacheConfig, ClientServiceExt as _, Peer, RoleClient};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, OnceCell, watch};
 use tokio::time::Instant;
 
 use self::outputs::Outputs;
@@ -91,6 +91,8 @@ struct Inner {
     outputs: Outputs,
     /// Elicitation was declared.
     elicits: bool,
+    /// The stream that questions come on was waited for.
+    hears: OnceCell<()>,
     facts: Facts,
     timeout: Duration,
     call_timeout: Duration,
@@ -204,6 +206,7 @@ impl Connection {
                 subscribed: Subscribed::default(),
                 outputs: Outputs::default(),
                 elicits,
+                hears: OnceCell::new(),
                 facts,
                 timeout,
                 call_timeout: server.call_timeout(),

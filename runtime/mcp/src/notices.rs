@@ -25,6 +25,7 @@ pub(crate) struct Notices {
     missed: watch::Sender<u64>,
     sessions: watch::Sender<u64>,
     pull_only: watch::Sender<bool>,
+    answered: watch::Sender<bool>,
     updated: Mutex<Updated>,
     said: Mutex<Said>,
 }
@@ -54,6 +55,7 @@ impl Notices {
             missed: watch::Sender::default(),
             sessions: watch::Sender::default(),
             pull_only: watch::Sender::default(),
+            answered: watch::Sender::default(),
             updated: Mutex::default(),
             said: Mutex::default(),
         }
@@ -113,6 +115,11 @@ impl Notices {
         count(&self.sessions);
     }
 
+    /// The server answered the first time that a push channel was asked for, in whatever way.
+    pub(crate) fn push_answered(&self) {
+        self.answered.send_replace(true);
+    }
+
     /// The server has no push channel.
     pub(crate) fn no_push(&self) {
         self.pull_only.send_replace(true);
@@ -132,6 +139,10 @@ impl Notices {
 
     pub(crate) fn of_sessions(&self) -> watch::Receiver<u64> {
         self.sessions.subscribe()
+    }
+
+    pub(crate) fn of_answered(&self) -> watch::Receiver<bool> {
+        self.answered.subscribe()
     }
 
     pub(crate) fn of_pull_only(&self) -> watch::Receiver<bool> {

@@ -247,6 +247,7 @@ impl Transport {
             Err(_) if again => health.stream_failed(),
             Err(_) => self.0.notices.no_push(),
         }
+        self.0.notices.push_answered();
         opened
     }
 
@@ -256,7 +257,10 @@ impl Transport {
         let mut backoff = Backoff::new(FIRST_STREAM);
         for _ in 1..FIRST_TRIES {
             match self.open_stream(request.clone(), max, Of::Notices).await {
-                Err(error) if may_pass(&error) => tokio::time::sleep(backoff.wait()).await,
+                Err(error) if may_pass(&error) => {
+                    self.0.notices.push_answered();
+                    tokio::time::sleep(backoff.wait()).await;
+                }
                 opened => return opened,
             }
         }

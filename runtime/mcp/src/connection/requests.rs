@@ -28,6 +28,8 @@ use crate::resource::{Content, ReadError};
 const ROUNDS: u32 = 10;
 /// Questions in one round.
 const QUESTIONS: usize = 8;
+/// What a server has to answer the GET of its notification stream before the first call comes all the same.
+const STREAM: Duration = Duration::from_secs(1);
 /// Before a request is sent again that nobody was asked for, so that a server cannot make us busy.
 const STATE_ONLY: Duration = Duration::from_millis(100);
 
@@ -241,9 +243,23 @@ impl Connection {
         Ok(Some(answers))
     }
 
+    /// Waits, once, for the notification stream. The SDK opens it beside the first request, and a server may ask its
+    /// question there and drop it while there is no stream: the call would wait in vain for an answer to it.
+    async fn hear(&self) {
+        if !self.0.elicits || self.0.facts.era != Era::Legacy {
+            return;
+        }
+        let waited = async {
+            let mut answered = self.0.notices.of_answered();
+            let _ = tokio::time::timeout(STREAM, answered.wait_for(|answered| *answered)).await;
+        };
+        self.0.hears.get_or_init(|| waited).await;
+    }
+
     /// Bounds a request by `call_timeout`, without the time in which a person was asked. Dropping the request tells the
     /// server that it is cancelled.
     async fn within<T>(&self, request: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+        self.hear().await;
         let limit = self.0.call_timeout;
         let mut asking = self.0.gate.asking();
         let (mut left, mut patience) = (limit, PATIENCE.saturating_mul(ROUNDS));

@@ -18,6 +18,7 @@ mod log;
 mod missed;
 mod modern;
 mod peer;
+mod questions;
 mod requests;
 mod resources;
 mod script;

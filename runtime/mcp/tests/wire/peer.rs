@@ -297,7 +297,12 @@ async fn serve(State(shared): State<Arc<Shared>>, http: Method, headers: HeaderM
         return StatusCode::NOT_FOUND.into_response();
     }
     match http {
-        Method::GET => get(script.get, held).await,
+        Method::GET => {
+            if let Some(opening) = &script.opening {
+                opening.acquire().await.unwrap().forget();
+            }
+            get(script.get, held).await
+        }
         Method::DELETE => StatusCode::OK.into_response(),
         _ => post(&shared, &script, &body).await,
     }

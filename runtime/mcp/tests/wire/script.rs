@@ -36,7 +36,7 @@ pub(crate) enum Discover {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Get {
     NotAllowed,
-    /// Headers, then nothing, for ever.
+    /// Headers, as soon as there is a permit in `opening`; then nothing, for ever.
     Held,
     /// Not even headers.
     Silent,
@@ -50,6 +50,8 @@ pub(crate) enum Get {
 pub(crate) struct Script {
     pub(crate) discover: Discover,
     pub(crate) get: Get,
+    /// A held stream is answered when there is a permit.
+    pub(crate) opening: Option<Arc<Semaphore>>,
     /// Whether the handshake gives a session.
     pub(crate) session: bool,
     pub(crate) version: &'static str,
@@ -87,6 +89,7 @@ impl Default for Script {
         Self {
             discover: Discover::Old,
             get: Get::NotAllowed,
+            opening: None,
             session: true,
             version: "2025-11-25",
             capabilities: json!({"tools": {"listChanged": true}}),
