@@ -5,6 +5,7 @@
 use std::fmt::Debug;
 use std::io::Write;
 
+use agentd_base::text::is_unseen;
 use agentd_config::document::LogLevel;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
@@ -132,12 +133,35 @@ where
             }
         }
         line.extend(own.0);
-        if let Ok(mut text) = serde_json::to_vec(&line) {
-            text.push(b'\n');
+        if let Ok(text) = serde_json::to_string(&line) {
+            let mut text = visible(text);
+            text.push('\n');
             // Nobody is left to tell when stderr is gone.
-            let _ = self.writer.make_writer().write_all(&text);
+            let _ = self.writer.make_writer().write_all(text.as_bytes());
         }
     }
+}
+
+/// The same JSON without a character that could steer a terminal or is unseen. serde_json escapes those below a space
+/// alone; some terminals take U+009B for the beginning of a command as well.
+pub fn visible(json: String) -> String {
+    let steers = |c: char| c.is_control() || is_unseen(c);
+    if !json.contains(steers) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 32);
+    // In JSON such a character stands in a string and nowhere else.
+    for c in json.chars() {
+        if steers(c) {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 fn timestamp() -> String {
@@ -237,6 +261,21 @@ mod tests {
         assert_eq!(line["comp"], "test");
         assert_eq!(line["pid"], 7);
         assert_eq!(line["level"], "info");
+    }
+
+    #[test]
+    fn what_could_steer_a_terminal_is_escaped_in_a_line() {
+        let words = "a\u{9b}31m\u{7f}\u{202e}\u{e0041}\u{1b}[2J é 語";
+        let json = serde_json::to_string(words).unwrap();
+        let shown = visible(json.clone());
+        assert_eq!(
+            shown,
+            "\"a\\u009b31m\\u007f\\u202e\\udb40\\udc41\\u001b[2J é 語\""
+        );
+        let read: String = serde_json::from_str(&shown).unwrap();
+        assert_eq!(read, words);
+        let plain = "{\"a\":\"é\"}".to_owned();
+        assert_eq!(visible(plain.clone()), plain);
     }
 
     #[test]

@@ -202,4 +202,42 @@ mod tests {
             }
         }
     }
+
+    /// Reads all frames of these bytes, in whatever pieces they come.
+    fn frames<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> usize {
+        let mut reader = FrameReader::new(bytes);
+        let mut count = 0;
+        while let Some(Ok(Some(_))) = futures::FutureExt::now_or_never(reader.next::<T>()) {
+            count += 1;
+        }
+        count
+    }
+
+    proptest::proptest! {
+        /// Either process may be made to say anything by what it was given to read.
+        #[test]
+        fn any_bytes_are_frames_or_an_error(
+            edits in proptest::collection::vec(
+                (proptest::prelude::any::<proptest::sample::Index>(), 0_usize..20, "[{}\\[\\]\",:a-z0-9\\\\\\x00-\\x1f]{0,8}"),
+                0..5,
+            ),
+            noise in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64),
+        ) {
+            let frame = serde_json::to_vec(&result("right")).unwrap();
+            let mut bytes = u32::try_from(frame.len()).unwrap().to_be_bytes().to_vec();
+            bytes.extend(frame);
+            let whole = bytes.clone();
+            for (at, cut, text) in edits {
+                let at = at.index(bytes.len() + 1);
+                let end = (at + cut).min(bytes.len());
+                bytes.splice(at..end, text.into_bytes());
+            }
+            frames::<FromWorker>(&bytes);
+            frames::<ToWorker>(&bytes);
+            frames::<FromWorker>(&noise);
+            // What follows a frame does not change it.
+            let followed = [whole, noise].concat();
+            proptest::prop_assert!(frames::<FromWorker>(&followed) >= 1);
+        }
+    }
 }

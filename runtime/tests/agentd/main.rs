@@ -23,6 +23,7 @@ mod kubectl;
 mod mcp_cli;
 mod mcp_rich;
 mod mcp_server;
+mod mcp_terminal;
 mod model;
 mod notes;
 mod office;

@@ -28,6 +28,8 @@ pub struct Notes {
 #[derive(Default)]
 pub struct Shared {
     note: Mutex<String>,
+    /// What stands in every text of the server's.
+    hostile: Mutex<String>,
     streams: Mutex<Vec<mpsc::UnboundedSender<Event>>>,
     pub headers: Mutex<Vec<HeaderMap>>,
     /// What was answered to the question.
@@ -45,6 +47,11 @@ impl Notes {
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
         Self { address, shared }
+    }
+
+    /// From now on this stands in every text: names, words, addresses, errors.
+    pub fn say_everywhere(&self, text: &str) {
+        *self.shared.hostile.lock().unwrap() = text.into();
     }
 
     pub fn url(&self) -> String {
@@ -87,6 +94,10 @@ async fn answer(
     let (Some(id), Some(called)) = (request.get("id").cloned(), request["method"].as_str()) else {
         return StatusCode::ACCEPTED.into_response();
     };
+    let hostile = shared.hostile.lock().unwrap().clone();
+    if !hostile.is_empty() {
+        return everywhere(&hostile, &id, called);
+    }
     let text = |text: &str, is_error: bool| json!({ "content": [{ "type": "text", "text": text }], "isError": is_error });
     let result = match (called, request["params"]["name"].as_str()) {
         ("initialize", _) => json!({
@@ -122,6 +133,38 @@ async fn answer(
             .insert("mcp-session-id", "one".parse().unwrap());
     }
     response
+}
+
+/// A server all of whose texts are this.
+fn everywhere(text: &str, id: &Value, called: &str) -> Response {
+    let result = match called {
+        "initialize" => json!({
+            "protocolVersion": "2025-11-25", "serverInfo": { "name": text, "version": text, "title": text },
+            "capabilities": { "tools": {}, "resources": { "subscribe": true } }, "instructions": text,
+        }),
+        "tools/list" => json!({ "tools": [{
+            "name": text, "title": text, "description": text,
+            "inputSchema": { "type": "object", "properties": { text: { "type": "string", "description": text } } },
+        }] }),
+        "tools/call" => json!({ "content": [
+            { "type": "text", "text": text },
+            { "type": "resource_link", "uri": text, "name": text },
+            { "type": "image", "data": "AAAA", "mimeType": text },
+        ] }),
+        "resources/list" => {
+            json!({ "resources": [{ "uri": text, "name": text, "title": text, "mimeType": text }] })
+        }
+        "resources/templates/list" => {
+            json!({ "resourceTemplates": [{ "uriTemplate": text, "name": text, "mimeType": text }] })
+        }
+        "resources/read" => json!({ "contents": [
+            { "uri": text, "mimeType": text, "text": text },
+            { "uri": text, "mimeType": text, "blob": "AAAA" },
+        ] }),
+        "ping" | "resources/subscribe" | "resources/unsubscribe" => json!({}),
+        _ => return error(id, -32601, text),
+    };
+    Json(json!({ "jsonrpc": "2.0", "id": id, "result": result })).into_response()
 }
 
 fn error(id: &Value, code: i32, message: &str) -> Response {

@@ -94,7 +94,7 @@ async fn carry_out(
             let connection = open(&target, Hooks::default()).await?;
             let tools = connection.tools().await;
             connection.close().await;
-            print(&show::tools(connection.info(), &tools?), json)
+            done(&show::tools(connection.info(), &tools?), json)
         }
         Verb::Resources => {
             let connection = open(&target, Hooks::default()).await?;
@@ -107,13 +107,13 @@ async fn carry_out(
             let lists: Result<_, McpError> = lists.await;
             connection.close().await;
             let (resources, templates) = lists?;
-            print(&show::resources(connection.info(), &resources, &templates), json)
+            done(&show::resources(connection.info(), &resources, &templates), json)
         }
         Verb::Read { uri } => {
             let connection = open(&target, Hooks::default()).await?;
             let contents = connection.read(uri, &meta(name)).await;
             connection.close().await;
-            print(&show::contents(name, uri, &contents?), json)
+            done(&show::contents(name, uri, &contents?), json)
         }
         Verb::Ping => {
             let connection = open(&target, Hooks::default()).await?;
@@ -122,7 +122,7 @@ async fn carry_out(
             let took = began.elapsed();
             connection.close().await;
             answered?;
-            print(&show::ping(connection.info(), took), json)
+            done(&show::ping(connection.info(), took), json)
         }
         Verb::Call { tool, .. } => {
             let hooks = Hooks {
@@ -132,7 +132,7 @@ async fn carry_out(
             let outcome = connection.call(tool, given, &meta(name)).await;
             connection.close().await;
             let outcome = outcome?;
-            let printed = print(&show::outcome(&outcome), json)?;
+            let printed = done(&show::outcome(&outcome), json)?;
             Ok(if outcome.is_error { exit::FAILURE } else { printed })
         }
     }
@@ -178,10 +178,15 @@ fn call_arguments(json: &str) -> Result<Map<String, Value>, McpError> {
 }
 
 /// The exit code, when it could be written.
-fn print(shown: &Shown, json: bool) -> Result<u8, McpError> {
+fn done(shown: &Shown, json: bool) -> Result<u8, McpError> {
+    print(shown, json).map(|_| exit::DONE)
+}
+
+/// Whether somebody may want more: whoever closed our output has seen enough.
+fn print(shown: &Shown, json: bool) -> Result<bool, McpError> {
     match writeln!(std::io::stdout(), "{}", shown.text(json)) {
-        // Whoever closed our output has seen enough.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        Ok(()) | Err(_) => Ok(exit::DONE),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }

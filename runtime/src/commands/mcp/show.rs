@@ -1,5 +1,5 @@
 //! Answers of a server as text for people and as JSON for programs. Pure. Text of a server reaches a terminal without
-//! its control characters; JSON holds them escaped.
+//! its control characters; JSON holds them escaped, those included that JSON lets pass.
 
 use std::time::Duration;
 
@@ -7,6 +7,8 @@ use agentd_base::report::ServerInfo;
 use agentd_base::text::{clip, is_unseen};
 use agentd_mcp::{Change, Content, Digest, Resource, ResourceTemplate, Tool, ToolOutcome};
 use serde_json::{Value, json};
+
+use crate::logging::visible;
 
 /// A description in a table.
 const LINE: usize = 100;
@@ -22,7 +24,7 @@ impl Shown {
     /// JSON is one line, so that several answers are JSON lines.
     pub(super) fn text(&self, json: bool) -> String {
         if json {
-            self.json.to_string()
+            visible(self.json.to_string())
         } else {
             self.text.clone()
         }
@@ -140,7 +142,12 @@ pub(super) fn outcome(outcome: &ToolOutcome) -> Shown {
 }
 
 fn who(info: &ServerInfo) -> String {
-    format!("{} {} (MCP {})", info.name, info.version, info.protocol_version)
+    format!(
+        "{} {} (MCP {})",
+        clip(&info.name, LINE),
+        clip(&info.version, LINE),
+        clip(&info.protocol_version, LINE)
+    )
 }
 
 fn headline(info: &ServerInfo, count: usize, what: &str) -> String {

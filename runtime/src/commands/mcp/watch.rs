@@ -78,8 +78,10 @@ pub(super) async fn watch(
             () = ended(&mut signals) => None,
         };
         let Some(said) = said else { break Ok(exit::DONE) };
-        if let Err(error) = print(&shown(&said), json) {
-            break Err(error);
+        match print(&shown(&said), json) {
+            Ok(true) => {}
+            Ok(false) => break Ok(exit::DONE),
+            Err(error) => break Err(error),
         }
         if matches!(said, News::Changed(_)) {
             left = left.map(|left| left.saturating_sub(1));
