@@ -341,7 +341,7 @@ impl TurnRunner {
                     let why = "it is of another turn, or too many wait for a reply".to_owned();
                     return Some(Said::Reply(id, Reply::Refused(why)));
                 }
-                let work = self.office.clone().carry_out(turn.caller.clone(), request);
+                let work = self.office.clone().carry_out(turn.caller.clone(), *request);
                 turn.requests.begin(id, work);
             }
             FromWorker::Withdraw { id } => {

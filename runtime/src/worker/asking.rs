@@ -109,6 +109,7 @@ impl Supervisor for Asker {
         if self.open().requests.len() >= OPEN_REQUESTS {
             return Reply::Refused("too many requests of this turn wait for a reply; try later".to_owned());
         }
+        let request = Box::new(request);
         let frame = |run_id, id| FromWorker::Request { run_id, id, request };
         let reply = self.put(|open| &mut open.requests, frame).await;
         reply.unwrap_or_else(|| Reply::Refused("the turn has ended".to_owned()))
@@ -236,7 +237,7 @@ mod tests {
             let Some(FromWorker::Request { run_id, id, request }) = queue.recv().await else {
                 panic!("no request")
             };
-            assert_eq!((run_id.as_str(), request), ("r", status()));
+            assert_eq!((run_id.as_str(), *request), ("r", status()));
             assert_ne!(id, question);
             asker.answer(id, Answer::Decline);
             asker.reply(question, Reply::Refused("no".into()));

@@ -182,7 +182,7 @@ pub enum FromWorker {
         /// Unique in this worker, among questions too.
         id: u64,
         /// What it asks for.
-        request: Request,
+        request: Box<Request>,
     },
     /// Nobody waits for the answer or the reply any more.
     Withdraw {
