@@ -41,7 +41,10 @@ fn client(
     let http = outbound
         .client(destination, &endpoint.connection, timeout)
         .map_err(|error| format!("{name}: {error}"))?;
-    Ok(Arc::new(ModelClient::new(setup(endpoint, intelligence, name), http)))
+    Ok(Arc::new(ModelClient::new(
+        setup(endpoint, intelligence, name),
+        http,
+    )))
 }
 
 /// What the document says of how an endpoint is spoken to.
