@@ -20,7 +20,7 @@ if [ ! -e "$folder/done" ]; then
     (cd "$ROOT" && RUSTFLAGS=$flags cargo build --release --locked --target "$target" \
       -p agentd -p agentd-operator)
   }
-  logged "building the static release binaries: 5 to 8 minutes on 2 cores the first time, 1 to 2 afterwards" build
+  logged "building the static release binaries: about 10 minutes on 2 cores the first time, 3 to 5 afterwards" build
   mkdir -p "$folder"
   for name in agentd agentd-operator; do
     cp "$CARGO_TARGET_DIR/$target/release/$name" "$folder/$name"
