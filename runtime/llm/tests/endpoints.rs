@@ -377,9 +377,10 @@ impl Endpoint for Listed {
 
 type Asked = Arc<Mutex<Vec<(&'static str, Instant)>>>;
 
-fn listed(
-    endpoints: Vec<(&'static str, Vec<(Option<&'static str>, Option<ModelError>)>)>,
-) -> (Failover, Asked) {
+/// What is told while an answer comes, and how it fails.
+type Turnout = (Option<&'static str>, Option<ModelError>);
+
+fn listed(endpoints: Vec<(&'static str, Vec<Turnout>)>) -> (Failover, Asked) {
     let asked = Asked::default();
     let endpoints = endpoints.into_iter().map(|(name, answers)| {
         let (answers, asked) = (Mutex::new(answers.into()), asked.clone());
@@ -388,7 +389,7 @@ fn listed(
     (Failover::new(endpoints.collect()), asked)
 }
 
-fn fails(count: usize) -> Vec<(Option<&'static str>, Option<ModelError>)> {
+fn fails(count: usize) -> Vec<Turnout> {
     (0..count).map(|_| (None, Some(busy(None)))).collect()
 }
 
