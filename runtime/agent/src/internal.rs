@@ -165,12 +165,9 @@ impl Internal {
                 .checks
                 .result
                 .get_or_init(|| jsonschema::validator_for(result).ok());
-            if let Some(fault) = fault(schema.as_ref(), &value) {
-                tracing::warn!(
-                    event = "tool.result.schema",
-                    gen_ai.tool.name = self.name,
-                    err = fault
-                );
+            if fault(schema.as_ref(), &value).is_some() {
+                // What is wrong quotes the value, which is content.
+                tracing::warn!(event = "tool.result.schema", gen_ai.tool.name = self.name);
                 return Observation::error(format!(
                     "{} gave a result that is not of its form; it was carried out",
                     self.name

@@ -59,6 +59,8 @@ pub(crate) struct Turn {
     pub(crate) steps: u32,
     pub(crate) tool_calls: u32,
     pub(crate) usage: Usage,
+    /// The provider refused the conversation as it is.
+    pub(crate) is_unfit: bool,
 }
 
 impl Turn {
@@ -100,6 +102,7 @@ impl Turn {
             steps: 0,
             tool_calls: 0,
             usage: Usage::default(),
+            is_unfit: false,
         }
     }
 
@@ -267,6 +270,7 @@ impl Turn {
         };
         match outcome {
             Ok(Ok(reply)) => {
+                self.is_unfit = false;
                 self.rounds += 1;
                 self.usage = self.usage.plus(self.gauge.charge(asked, &reply));
                 self.gauge.calibrate(asked, reply.usage.input);
@@ -279,7 +283,14 @@ impl Turn {
                 );
                 Ok(Ok(reply))
             }
-            Ok(Err(error @ ModelError::TooLong { .. })) => Ok(Err(error)),
+            Ok(Err(error @ ModelError::TooLong { .. })) => {
+                self.is_unfit = true;
+                Ok(Err(error))
+            }
+            Ok(Err(error @ ModelError::Rejected { .. })) => {
+                self.is_unfit = true;
+                Err(End::failed(&error))
+            }
             Ok(Err(ModelError::Deadline)) | Err(_) => Err(End::late(self.limits.deadline)),
             Ok(Err(error)) => Err(End::failed(&error)),
         }

@@ -130,6 +130,17 @@ impl Transcript {
         self.push(round);
     }
 
+    /// Takes back the words of a caller that are the last thing said; what came after them keeps them.
+    pub fn take_back(&mut self, text: &str) {
+        if let Some(Item::User(last)) = self.items.last_mut() {
+            if last == text {
+                self.items.pop();
+            } else if let Some(before) = last.strip_suffix(text).and_then(|rest| rest.strip_suffix("\n\n")) {
+                *last = before.to_owned();
+            }
+        }
+    }
+
     /// Adds an item so that the invariants hold; true when it was not as it should be.
     pub(crate) fn push(&mut self, item: Item) -> bool {
         match item {

@@ -85,8 +85,13 @@ pub async fn run(
     let deadline = began
         .checked_add(input.limits.deadline)
         .unwrap_or(began + Duration::from_secs(u32::MAX.into()));
+    let asked = input.text.clone();
     let mut turn = Turn::new(input, deadline);
     let end = turn.rounds(model, tools, cancel).await;
+    if turn.is_unfit {
+        // It would be refused with every message that comes after it.
+        turn.transcript.take_back(&asked);
+    }
     let run_id = &turn.context.run_id;
     tracing::info!(
         event = "turn.done",

@@ -277,6 +277,17 @@ async fn m2_think_asks_the_model_once_without_tools_and_checks_the_answer() {
     assert_eq!(seen, Observation::result(r#"{"answer":"so be it"}"#));
 }
 
+#[tokio::test]
+async fn m2_who_may_not_read_does_not_read_by_thinking() {
+    let mut context = context();
+    context.choice.disabled = ["resource.read".to_owned()].into();
+    let desk = Desk::of(vec![reader("fs", &["file:///text"], &[])], context);
+    let asked = json!({"prompt": "How much?", "reads": ["file:///text"]});
+    let seen = desk.call("think", asked).await;
+    assert!(seen.is_error && seen.text.contains("resource.read"), "{seen:?}");
+    assert!(desk.model.asked.lock().unwrap().is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn m2_a_turn_that_waits_costs_nothing_and_can_be_given_up() {
     let desk = Desk::of(vec![], context());
@@ -287,7 +298,9 @@ async fn m2_a_turn_that_waits_costs_nothing_and_can_be_given_up() {
     assert!(given_up.is_err());
     assert_eq!(began.elapsed(), Duration::from_secs(60));
     let seen = desk.router.call(&sleeping, 1).await;
-    assert_eq!(seen, Observation::result(r#"{"slept":"8h"}"#));
+    // A round with a wait is no step of a loop.
+    let slept = Observation::result(r#"{"slept":"8h"}"#).with_effect(Effect::Waited);
+    assert_eq!(seen, slept);
     // Nobody replies: the request stays open, and nothing happens meanwhile.
     assert!(
         desk.call("subagent_await", json!({"handle": "x"}))

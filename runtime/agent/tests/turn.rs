@@ -8,7 +8,7 @@
 
 mod scripted;
 
-use agentd_agent::{Status, TurnInput, TurnLimits, TurnOutcome, turn};
+use agentd_agent::{Status, Transcript, TurnInput, TurnLimits, TurnOutcome, turn};
 use agentd_base::class::exit;
 use agentd_llm::{Block, Message, ModelError, Stop, ToolResult, Usage};
 use scripted::{Scripted, Tools, calls, input, reply, results, run, says};
@@ -113,6 +113,19 @@ async fn field_l06_an_empty_answer_completes_the_turn() {
     );
     // It is not in the transcript: providers refuse empty answers of ours.
     assert_eq!(ran.outcome.transcript.messages(), [Message::User("go".into())]);
+}
+
+#[tokio::test]
+async fn a_message_that_a_provider_refuses_is_not_said_again_with_the_next() {
+    let too_long = ModelError::TooLong {
+        endpoint: "gw".into(),
+        message: "no".into(),
+    };
+    let ran = run(input(), vec![Err(too_long)]).await;
+    assert_eq!(ran.outcome.status, Status::Failed);
+    assert_eq!(ran.outcome.transcript, Transcript::default());
+    let down = run(input(), vec![Err(ModelError::NoEndpoint)]).await;
+    assert_eq!(down.outcome.transcript.messages(), [Message::User("go".into())]);
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod service;
 mod slots;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ pub struct Tasks {
     /// Where each open task stands, for those who wait for its end.
     followed: Mutex<HashMap<String, watch::Sender<TaskState>>>,
     slots: Slots,
+    /// Turns that hold a slot and wait for another turn, which needs one.
+    waiting: Arc<AtomicUsize>,
     running: TaskTracker,
     /// No new messages, no new turns.
     closed: CancellationToken,
@@ -73,6 +76,7 @@ impl Tasks {
             store: Watched::new(store, readiness),
             durability,
             slots: Slots::new(runner.settings.clone()),
+            waiting: Arc::default(),
             runner,
             ids,
             clock,
@@ -239,6 +243,16 @@ impl Tasks {
         self.accept(owner, request).await
     }
 
+    /// Lets a turn wait for another one, as long as one slot is left for turns that wait for nobody.
+    pub(super) fn begin_to_wait(&self) -> Option<Waiting> {
+        let most = self.slots.limit().saturating_sub(1);
+        let more = |waiting: usize| (waiting < most).then_some(waiting + 1);
+        self.waiting
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more)
+            .ok()?;
+        Some(Waiting(self.waiting.clone()))
+    }
+
     /// A task and its answer in text, now or when it has ended.
     pub(super) async fn told(
         &self,
@@ -272,6 +286,15 @@ impl Tasks {
             }),
             noted => Ok(noted.map(|noted| noted.task_id)),
         }
+    }
+}
+
+/// A turn that waits for another one.
+pub(super) struct Waiting(Arc<AtomicUsize>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

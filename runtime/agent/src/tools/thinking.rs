@@ -8,10 +8,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{object, text};
-use crate::internal::{Call, Came, Handler, Internal};
+use crate::internal::{self, Call, Came, Handler, Internal};
 
 /// One call; the turn's own time ends it earlier.
 const TIME: Duration = Duration::from_secs(300);
+/// What reads is by itself.
+const READ: &str = "resource.read";
+/// All that one thought reads.
+const READ_BYTES: usize = 1024 * 1024;
 const SYSTEM: &str = "Think about what you are asked and answer it. You have no tools.";
 
 struct Think;
@@ -51,16 +55,26 @@ impl Handler for Think {
             return Came::error("no skill is there to follow");
         }
         let mut parts = vec![said("prompt").to_owned()];
-        for uri in arguments
-            .get("reads")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
+        let reads = arguments.get("reads").and_then(Value::as_array);
+        let reads = reads.map(Vec::as_slice).unwrap_or_default();
+        // Who may not read by the tool may not read by this one.
+        if !reads.is_empty() && internal::find(READ, call.desk).is_none() {
+            return Came::error(format!(
+                "reads needs the tool {READ}, which is not here; leave reads out"
+            ));
+        }
+        let mut bytes = 0;
+        for uri in reads {
             let uri = uri.as_str().unwrap_or_default();
             let read = crate::reading::read(uri, call.ordinal, call.desk).await;
             if read.is_error {
                 return Came::Seen(read);
+            }
+            bytes += read.text.len();
+            if bytes > READ_BYTES {
+                return Came::error(format!(
+                    "what reads names is more than {READ_BYTES} bytes; name less of it"
+                ));
             }
             parts.push(format!("# {uri}\n\n{}", read.text));
         }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::supervised::Supervised;
 use super::{duration, object, text};
 use crate::internal::{Call, Came, Handler, Internal};
+use crate::observation::{Effect, Observation};
 
 struct Sleep;
 
@@ -57,6 +58,8 @@ impl Handler for Sleep {
             return Came::error("this is no duration");
         };
         tokio::time::sleep(time.0).await;
-        Came::Value(json!({"slept": time.to_string()}))
+        let slept = json!({"slept": time.to_string()}).to_string();
+        // To ask again after a while is no loop.
+        Came::Seen(Observation::result(slept).with_effect(Effect::Waited))
     }
 }

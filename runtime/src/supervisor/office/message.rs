@@ -32,7 +32,7 @@ pub(super) async fn send(tasks: Option<Arc<Tasks>>, caller: &Caller, id: String,
     let Some(tasks) = tasks else {
         return Reply::Refused("there are no other conversations here".to_owned());
     };
-    let depth = caller.hops + 1;
+    let depth = caller.hops.saturating_add(1);
     if depth > DEPTH {
         return Reply::Refused(format!("{DEPTH} messages led to one another, and no more may"));
     }
@@ -47,13 +47,23 @@ pub(super) async fn send(tasks: Option<Arc<Tasks>>, caller: &Caller, id: String,
     if is_own && send.wait {
         return Reply::Refused("this conversation would wait for itself; send without wait".to_owned());
     }
+    let waits = match send.wait.then(|| tasks.begin_to_wait()) {
+        Some(None) => {
+            return Reply::Refused(
+                "too many turns wait for one another already; send without wait and ask later".to_owned(),
+            );
+        }
+        waits => waits,
+    };
     let message_id = format!("{OURS}{depth}/{id}");
     let task = match tasks.deliver(&caller.owner, context, message_id, send.text).await {
         Ok(task) => task,
         Err(error) => return Reply::Refused(error.to_string()),
     };
     tracing::info!(event = "message.delivered", run.id = caller.run_id, task, depth);
-    match tasks.told(&task, send.wait).await {
+    let told = tasks.told(&task, send.wait).await;
+    drop(waits);
+    match told {
         Ok(Some((task, answer))) => {
             let mut told = json!({
                 "task": task.id, "context": task.context_id, "state": task.state,

@@ -27,6 +27,15 @@ enum Unread {
     Corrupt(StoreError),
 }
 
+/// What came of a write.
+enum Persisted {
+    Written,
+    /// It was not, and now the process ends.
+    Stopped,
+    /// It is more than the store takes.
+    TooMuch(StoreError),
+}
+
 impl Tasks {
     /// Runs one task after the other until none of this conversation waits.
     pub(super) async fn run_lane(self: Arc<Self>, first: Entry) {
@@ -67,11 +76,16 @@ impl Tasks {
         let mut working = task;
         working.state = TaskState::Working;
         working.updated_at = self.clock.now();
-        if !self
+        match self
             .persist(vec![Write::Task(working.clone())], &self.closed)
             .await
         {
-            return self.leave_waiting(entry).await;
+            Persisted::Written => {}
+            Persisted::Stopped => return self.leave_waiting(entry).await,
+            Persisted::TooMuch(error) => {
+                let reason = format!("the turn did not begin: {error}");
+                return self.fail_unfinished(&entry.id, &reason).await;
+            }
         }
         self.publish(&entry.id, TaskState::Working);
         let (transcript, began) = match before {
@@ -175,22 +189,44 @@ impl Tasks {
     /// is stored the turn has not ended.
     async fn settle(&self, task: Task, conversation: Option<Conversation>) {
         let (id, state) = (task.id.clone(), task.state);
+        let is_told = conversation.is_some();
         let mut batch: Vec<Write> = conversation.into_iter().map(Write::Conversation).collect();
-        batch.push(Write::Task(task));
-        if self.persist(batch, &self.stop).await {
-            self.publish(&id, state);
+        batch.push(Write::Task(task.clone()));
+        match self.persist(batch, &self.stop).await {
+            Persisted::Written => self.publish(&id, state),
+            Persisted::Stopped => {}
+            // More than the store takes at once, now and ever: the task ends, and the conversation goes on without it.
+            Persisted::TooMuch(error) => {
+                tracing::error!(event = "store.put.fail", run.id = id, err = %error);
+                let mut less = task;
+                if !is_told {
+                    less.artifacts.clear();
+                    less.state = TaskState::Failed;
+                }
+                less.status_message = Some(format!(
+                    "what was said in this turn will not be remembered: {error}"
+                ));
+                let state = less.state;
+                if let Persisted::Written = self.persist(vec![Write::Task(less)], &self.stop).await {
+                    self.publish(&id, state);
+                }
+            }
         }
     }
 
-    /// Writes until it is written; false when `until` came first.
-    async fn persist(&self, batch: Vec<Write>, until: &CancellationToken) -> bool {
-        // The store has logged why.
-        while self.store.write(batch.clone()).await.is_err() {
+    /// Writes until it is written, or cannot be for its size, or `until` came.
+    async fn persist(&self, batch: Vec<Write>, until: &CancellationToken) -> Persisted {
+        loop {
+            match self.store.write(batch.clone()).await {
+                Ok(()) => return Persisted::Written,
+                Err(error @ StoreError::Full(_)) => return Persisted::TooMuch(error),
+                // The store has logged why.
+                Err(_) => {}
+            }
             if !self.pause(until).await {
-                return false;
+                return Persisted::Stopped;
             }
         }
-        true
     }
 
     /// Waits a moment, and then until the store can be written; false when `until` came first.

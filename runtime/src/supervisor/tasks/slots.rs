@@ -63,7 +63,8 @@ impl Slots {
         }
     }
 
-    fn limit(&self) -> usize {
+    /// How many there are to be.
+    pub(super) fn limit(&self) -> usize {
         let limit = current(&self.settings).document.agent.max_parallel_turns();
         usize::try_from(limit).unwrap_or(Semaphore::MAX_PERMITS)
     }
