@@ -69,8 +69,8 @@ pub(crate) const AGENT: &[Field] = &[
     ),
     awaited(
         "intelligence.budget.degrade",
-        "{ intelligence: { budget: { lifetimeTokens: 1, onExhausted: degrade, degrade: { model: one } } } }",
-        "{ intelligence: { budget: { lifetimeTokens: 1, onExhausted: degrade, degrade: { model: other } } } }",
+        "{ intelligence: { budget: { windows: [{ per: day, tokens: 1 }], onExhausted: degrade, degrade: { model: one } } } }",
+        "{ intelligence: { budget: { windows: [{ per: day, tokens: 1 }], onExhausted: degrade, degrade: { model: other } } } }",
         "intelligence.budget",
     ),
     honoured(
