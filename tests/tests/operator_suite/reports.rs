@@ -197,7 +197,7 @@ async fn a_pod_of_a_deployment_that_was_made_again_is_heard() {
         "deployment",
         "triage-agent",
         "--cascade=foreground",
-        "--timeout=60s",
+        "--timeout=180s",
     ])
     .ok();
     operator.bring_up(team.name(), "triage", vec![]).await;
