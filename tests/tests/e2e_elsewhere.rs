@@ -63,6 +63,12 @@ fn call(url: &str, caller: &Identity, method: &str, params: &Value) -> Value {
     let answer = curl(
         url,
         &[
+            // The condition may still speak of the pod before, and the node's rules are a moment behind the new one.
+            "--retry",
+            "20",
+            "--retry-delay",
+            "1",
+            "--retry-all-errors",
             "--request",
             "POST",
             "--header",
