@@ -3,6 +3,7 @@
 
 mod anthropic;
 mod bedrock;
+mod blocks;
 mod breaker;
 mod client;
 mod codec;

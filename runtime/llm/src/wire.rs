@@ -93,6 +93,13 @@ impl Ask<'_> {
         self.names.free(ANSWER, self.dialect)
     }
 
+    /// The tools that are offered, the one that takes the answer last, as a dialect writes each.
+    pub(crate) fn tools(&self, write: fn(&ToolSpec, &Ask<'_>) -> Value) -> Vec<Value> {
+        let answer = self.answer_tool();
+        let all = self.request.tools.iter().chain(&answer);
+        all.map(|spec| write(spec, self)).collect()
+    }
+
     /// That tool, where there is one. Arguments are an object: an answer that is none is a property of one.
     pub(crate) fn answer_tool(&self) -> Option<ToolSpec> {
         self.shape(Way::Tool).map(|shape| ToolSpec {

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::message::{Block, Message, ToolResult, ToolSpec};
+use crate::blocks::{self, Blocks, filled};
+use crate::message::{ToolCall, ToolResult, ToolSpec};
 use crate::schema::{self, Profile};
 use crate::wire::{Ask, Way, written};
 
@@ -10,8 +11,6 @@ use crate::wire::{Ask, Way, written};
 const MOST_TOKENS: u32 = 16_384;
 /// Older ones take no more than this.
 const FEW_TOKENS: u32 = 4_096;
-/// Stands where a text is needed and there is none: blank ones are refused.
-const EMPTY: &str = "(empty)";
 
 /// The body.
 pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
@@ -45,14 +44,7 @@ pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
 }
 
 fn tools(ask: &Ask<'_>, body: &mut Map<String, Value>) {
-    let answer = ask.answer_tool();
-    let mut tools: Vec<Value> = ask
-        .request
-        .tools
-        .iter()
-        .chain(&answer)
-        .map(|spec| tool(spec, ask))
-        .collect();
+    let mut tools = ask.tools(tool);
     if tools.is_empty() {
         // A conversation with calls is refused without tools: they are named, and not to be called.
         tools = ask
@@ -62,7 +54,7 @@ fn tools(ask: &Ask<'_>, body: &mut Map<String, Value>) {
         if !tools.is_empty() {
             body.insert("tool_choice".into(), json!({"type": "none"}));
         }
-    } else if answer.is_some() && !ask.quirks.no_tool_choice {
+    } else if ask.shape(Way::Tool).is_some() && !ask.quirks.no_tool_choice {
         body.insert("tool_choice".into(), json!({"type": "any"}));
     }
     if !tools.is_empty() {
@@ -78,53 +70,21 @@ fn cached(mut block: Value) -> Value {
     block
 }
 
-/// Roles alternate; results come before the caller's next words.
 fn messages(ask: &Ask<'_>) -> Value {
-    let mut list: Vec<(&str, Vec<Value>)> = Vec::new();
-    for message in &ask.request.messages {
-        let (role, blocks) = match message {
-            Message::User(text) => ("user", vec![json!({"type": "text", "text": filled(text)})]),
-            Message::Assistant(blocks) => ("assistant", assistant(blocks, ask)),
-            Message::Results(results) => ("user", results.iter().map(result).collect()),
-        };
-        match list.last_mut() {
-            _ if blocks.is_empty() => {}
-            Some((last, before)) if *last == role => before.extend(blocks),
-            _ => list.push((role, blocks)),
-        }
-    }
+    let call = |call: &ToolCall| {
+        let name = ask.names.wire(&call.name);
+        json!({"type": "tool_use", "id": call.id, "name": name, "input": written(&call.arguments)})
+    };
+    let blocks = Blocks {
+        text: |text| json!({"type": "text", "text": text}),
+        call: &call,
+        result,
+    };
+    let mut list = blocks.messages(ask);
     if let Some(block) = list.last_mut().and_then(|(_, blocks)| blocks.last_mut()) {
         *block = cached(block.take());
     }
-    list.into_iter()
-        .map(|(role, content)| json!({"role": role, "content": content}))
-        .collect()
-}
-
-fn filled(text: &str) -> &str {
-    if text.trim().is_empty() { EMPTY } else { text }
-}
-
-/// An answer's blocks. Thinking that nothing follows is left out: an answer may not end with it.
-fn assistant(blocks: &[Block], ask: &Ask<'_>) -> Vec<Value> {
-    let (mut list, mut own) = (Vec::new(), Vec::new());
-    for block in blocks {
-        let written = match block {
-            Block::Opaque(opaque) => {
-                own.extend(ask.takes(opaque).then(|| opaque.value.clone()));
-                continue;
-            }
-            Block::Text(text) if text.trim().is_empty() => continue,
-            Block::Text(text) => json!({"type": "text", "text": text}),
-            Block::ToolCall(call) => {
-                let name = ask.names.wire(&call.name);
-                json!({"type": "tool_use", "id": call.id, "name": name, "input": written(&call.arguments)})
-            }
-        };
-        list.append(&mut own);
-        list.push(written);
-    }
-    list
+    blocks::written(list)
 }
 
 fn result(result: &ToolResult) -> Value {

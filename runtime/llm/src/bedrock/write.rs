@@ -2,12 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::message::{Block, Message, ToolResult, ToolSpec};
+use crate::blocks::{self, Blocks, filled};
+use crate::message::{ToolCall, ToolResult, ToolSpec};
 use crate::schema::{self, Profile};
 use crate::wire::{Ask, Way, written};
-
-/// Stands where a text is needed and there is none: blank ones are refused.
-const EMPTY: &str = "(empty)";
 
 /// The body. The model is in the path.
 pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
@@ -32,14 +30,7 @@ pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
 }
 
 fn tools(ask: &Ask<'_>, body: &mut Map<String, Value>) {
-    let answer = ask.answer_tool();
-    let mut tools: Vec<Value> = ask
-        .request
-        .tools
-        .iter()
-        .chain(&answer)
-        .map(|spec| tool(spec, ask))
-        .collect();
+    let mut tools = ask.tools(tool);
     if tools.is_empty() {
         // A conversation with calls is refused without tools.
         let bare = |name| json!({"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object", "properties": {}}}}});
@@ -50,7 +41,7 @@ fn tools(ask: &Ask<'_>, body: &mut Map<String, Value>) {
     }
     let mut config = Map::new();
     config.insert("tools".into(), Value::Array(tools));
-    if answer.is_some() && !ask.quirks.no_tool_choice {
+    if ask.shape(Way::Tool).is_some() && !ask.quirks.no_tool_choice {
         config.insert("toolChoice".into(), json!({"any": {}}));
     }
     body.insert("toolConfig".into(), Value::Object(config));
@@ -58,48 +49,16 @@ fn tools(ask: &Ask<'_>, body: &mut Map<String, Value>) {
 
 /// Roles alternate; results come before the caller's next words.
 fn messages(ask: &Ask<'_>) -> Value {
-    let mut list: Vec<(&str, Vec<Value>)> = Vec::new();
-    for message in &ask.request.messages {
-        let (role, blocks) = match message {
-            Message::User(text) => ("user", vec![json!({"text": filled(text)})]),
-            Message::Assistant(blocks) => ("assistant", assistant(blocks, ask)),
-            Message::Results(results) => ("user", results.iter().map(result).collect()),
-        };
-        match list.last_mut() {
-            _ if blocks.is_empty() => {}
-            Some((last, before)) if *last == role => before.extend(blocks),
-            _ => list.push((role, blocks)),
-        }
-    }
-    list.into_iter()
-        .map(|(role, content)| json!({"role": role, "content": content}))
-        .collect()
-}
-
-fn filled(text: &str) -> &str {
-    if text.trim().is_empty() { EMPTY } else { text }
-}
-
-/// An answer's blocks. Reasoning that nothing follows is left out: an answer may not end with it.
-fn assistant(blocks: &[Block], ask: &Ask<'_>) -> Vec<Value> {
-    let (mut list, mut own) = (Vec::new(), Vec::new());
-    for block in blocks {
-        let written = match block {
-            Block::Opaque(opaque) => {
-                own.extend(ask.takes(opaque).then(|| opaque.value.clone()));
-                continue;
-            }
-            Block::Text(text) if text.trim().is_empty() => continue,
-            Block::Text(text) => json!({"text": text}),
-            Block::ToolCall(call) => {
-                let name = ask.names.wire(&call.name);
-                json!({"toolUse": {"toolUseId": call.id, "name": name, "input": written(&call.arguments)}})
-            }
-        };
-        list.append(&mut own);
-        list.push(written);
-    }
-    list
+    let call = |call: &ToolCall| {
+        let name = ask.names.wire(&call.name);
+        json!({"toolUse": {"toolUseId": call.id, "name": name, "input": written(&call.arguments)}})
+    };
+    let blocks = Blocks {
+        text: |text| json!({"text": text}),
+        call: &call,
+        result,
+    };
+    blocks::written(blocks.messages(ask))
 }
 
 fn result(result: &ToolResult) -> Value {

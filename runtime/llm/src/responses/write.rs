@@ -15,18 +15,11 @@ pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
         body.insert("instructions".into(), system.into());
     }
     body.insert("input".into(), input(ask));
-    let answer = ask.answer_tool();
-    let tools: Vec<Value> = ask
-        .request
-        .tools
-        .iter()
-        .chain(&answer)
-        .map(|spec| tool(spec, ask))
-        .collect();
+    let tools = ask.tools(tool);
     if !tools.is_empty() {
         body.insert("tools".into(), Value::Array(tools));
     }
-    if answer.is_some() && !ask.quirks.no_tool_choice {
+    if ask.shape(Way::Tool).is_some() && !ask.quirks.no_tool_choice {
         body.insert("tool_choice".into(), "required".into());
     }
     if let Some(shape) = ask.shape(Way::JsonSchema) {
