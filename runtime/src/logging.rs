@@ -1,12 +1,13 @@
 //! JSON lines on stderr, one flat object an event: `ts level event comp pid`, then the spans' and the event's fields.
 //! Guarantees: one `write` a line, so that supervisor and workers can share a stderr; foreign crates speak from `warn`
-//! up; audit lines do not depend on the level. It must not know what any event means.
+//! up; audit lines do not depend on the level; what was said is logged only where the document asks for it. It must not know what any event means.
 
 use std::fmt::Debug;
 use std::io::Write;
 
-use agentd_base::text::is_unseen;
-use agentd_config::document::LogLevel;
+pub use agentd_base::text::AUDIT;
+use agentd_base::text::{CONTENT, is_unseen};
+use agentd_config::document::{LogLevel, Observability};
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -17,10 +18,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry, reload};
 
-/// The target of audit lines: always let through.
-pub const AUDIT: &str = "agentd::audit";
-
-/// Changes the level of a running process.
+/// Changes what a running process logs.
 #[derive(Clone)]
 pub struct LevelHandle(reload::Handle<Targets, Registry>);
 
@@ -32,15 +30,17 @@ impl Debug for LevelHandle {
 
 impl LevelHandle {
     /// From now on.
-    pub fn set(&self, level: LogLevel) {
+    pub fn set(&self, observability: &Observability) {
         // The only error is that the subscriber is gone, and then nobody logs.
-        let _ = self.0.reload(filter(level));
+        let _ = self
+            .0
+            .reload(filter(observability.log_level(), observability.log_content));
     }
 }
 
 /// Installs the process's subscriber. `component` is `supervisor`, `worker`, `bridge` or `cli`.
 pub fn install(component: &'static str, level: LogLevel) -> LevelHandle {
-    let (filter, handle) = reload::Layer::new(filter(level));
+    let (filter, handle) = reload::Layer::new(filter(level, false));
     let lines = JsonLines {
         component,
         pid: std::process::id(),
@@ -51,7 +51,7 @@ pub fn install(component: &'static str, level: LogLevel) -> LevelHandle {
     LevelHandle(handle)
 }
 
-fn filter(level: LogLevel) -> Targets {
+fn filter(level: LogLevel, content: bool) -> Targets {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -69,6 +69,15 @@ fn filter(level: LogLevel) -> Targets {
         .with_target("rmcp", sdk)
         .with_target("agentd", level)
         .with_target(AUDIT, LevelFilter::INFO)
+        // Asked for by name, so whatever the level is.
+        .with_target(
+            CONTENT,
+            if content {
+                LevelFilter::INFO
+            } else {
+                LevelFilter::OFF
+            },
+        )
 }
 
 struct JsonLines<W> {
@@ -233,7 +242,7 @@ mod tests {
             pid: 7,
             writer: move || writer.clone(),
         };
-        let subscriber = Registry::default().with(layer.with_filter(filter(level)));
+        let subscriber = Registry::default().with(layer.with_filter(filter(level, false)));
         tracing::subscriber::with_default(subscriber, act);
         let bytes = sink.0.lock().unwrap().clone();
         String::from_utf8(bytes)

@@ -14,6 +14,7 @@ use crate::minted::Held;
 use crate::offer::{Offer, ServerOffer};
 use crate::request::Supervisor;
 use crate::router::Servers;
+use crate::skills::Skills;
 
 /// What every call of a run carries.
 #[derive(Debug, Clone)]
@@ -69,7 +70,7 @@ impl Shown {
         Self(Some(Arc::new(takes)))
     }
 
-    fn takes(&self, name: &str) -> bool {
+    pub(crate) fn takes(&self, name: &str) -> bool {
         self.0.as_ref().is_none_or(|takes| takes(name))
     }
 }
@@ -101,6 +102,7 @@ pub(crate) struct Desk {
     pub(crate) kept: Arc<Kept>,
     pub(crate) supervisor: Arc<dyn Supervisor>,
     pub(crate) model: Arc<dyn Model>,
+    pub(crate) skills: Arc<Skills>,
     pub(crate) context: Arc<RunContext>,
 }
 

@@ -13,6 +13,8 @@ pub(crate) struct End {
     pub(crate) status: Status,
     /// One line for people; none when there is nothing to say.
     pub(crate) reason: Option<String>,
+    /// The reason holds words of the model's, which are content.
+    pub(crate) is_content: bool,
 }
 
 impl End {
@@ -20,7 +22,22 @@ impl End {
         Self {
             status,
             reason: Some(reason.into()),
+            is_content: false,
         }
+    }
+
+    /// With words of the model's in it.
+    pub(crate) fn quoting(status: Status, reason: Option<String>) -> Self {
+        Self {
+            status,
+            reason,
+            is_content: true,
+        }
+    }
+
+    /// The reason, where it may stand in any log.
+    pub(crate) fn loggable(&self) -> Option<&str> {
+        self.reason.as_deref().filter(|_| !self.is_content)
     }
 
     pub(crate) fn cancelled() -> Self {
@@ -48,6 +65,7 @@ impl End {
             Stop::End | Stop::Other => Self {
                 status: Status::Completed,
                 reason: None,
+                is_content: false,
             },
             Stop::Length => Self::because(Status::Completed, "the model's length limit cut the answer"),
             Stop::Refused => Self::because(Status::Refused, "the model refused"),

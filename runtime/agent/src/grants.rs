@@ -17,6 +17,17 @@ pub enum Holder {
     Subagent,
 }
 
+impl Holder {
+    /// In logs.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Workflow => "workflow",
+            Self::Subagent => "subagent",
+        }
+    }
+}
+
 /// Who has a tool without being given it by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Grant {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use agentd_mcp::{Catalogue, Resource, ResourceTemplate};
+use agentd_mcp::{Catalogue, Prompt, Resource, ResourceTemplate};
 
 /// The scheme of our own resources: nothing of a server is ever read by it.
 pub(crate) const OWN_SCHEME: &str = "agentd:";
@@ -29,6 +29,8 @@ pub struct ServerOffer {
     pub resources: Vec<Resource>,
     /// What else it can make.
     pub templates: Vec<ResourceTemplate>,
+    /// The prompts that it lists; empty where nobody asked for them.
+    pub prompts: Vec<Prompt>,
 }
 
 impl Offer {
@@ -158,6 +160,7 @@ mod tests {
             note: None,
             resources: uris.iter().map(resource).collect(),
             templates: templates.iter().map(template).collect(),
+            prompts: Vec::new(),
         }
     }
 

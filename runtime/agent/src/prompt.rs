@@ -110,7 +110,7 @@ fn resources(offer: &Offer) -> Vec<String> {
 }
 
 /// A line that begins like a heading of ours cannot pass for one.
-fn section<'a>(server: &str, lines: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn section<'a>(server: &str, lines: impl Iterator<Item = &'a str>) -> String {
     let quoted: Vec<_> = lines.map(|line| format!("> {line}")).collect();
     format!("## {server}\n\n{}", quoted.join("\n"))
 }

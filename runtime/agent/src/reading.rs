@@ -73,7 +73,7 @@ pub(crate) async fn read(uri: &str, ordinal: u32, desk: &Desk) -> Observation {
 }
 
 /// Reads; again where the server failed in a way that may pass, since reading twice does no harm.
-async fn fetch(
+pub(crate) async fn fetch(
     desk: &Desk,
     server: &str,
     uri: &str,
@@ -92,7 +92,7 @@ async fn fetch(
 }
 
 /// Why there are no contents. The server's own words only where the model can mend what they say.
-fn unread(uri: &str, error: &CallError) -> String {
+pub(crate) fn unread(uri: &str, error: &CallError) -> String {
     match (error, error.policy()) {
         (CallError::Protocol { code, .. }, Policy::Retry | Policy::Abort) => {
             format!("{uri} could not be read: its server failed (error {code})")
@@ -102,7 +102,7 @@ fn unread(uri: &str, error: &CallError) -> String {
 }
 
 /// Contents as a model is told: text as it is, anything else named. More than one, or one of another URI, is headed.
-fn words(uri: &str, contents: &[Content]) -> String {
+pub(crate) fn words(uri: &str, contents: &[Content]) -> String {
     let alone = contents.len() == 1;
     let parts: Vec<String> = contents
         .iter()

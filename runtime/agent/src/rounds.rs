@@ -210,10 +210,8 @@ impl Turn {
             Err(fault) => fault,
         };
         if self.re_asks >= RE_ASKS {
-            return Err(End::because(
-                Status::Failed,
-                format!("the answer does not fit output_schema, also when asked again: {fault}"),
-            ));
+            let reason = format!("the answer does not fit output_schema, also when asked again: {fault}");
+            return Err(End::quoting(Status::Failed, Some(reason)));
         }
         self.re_asks += 1;
         self.transcript.push_user(shape.ask_again(&fault));
@@ -359,7 +357,7 @@ impl Turn {
         if let Some(text) = text {
             self.text = text;
         }
-        Some(End { status, reason })
+        Some(End::quoting(status, reason))
     }
 }
 

@@ -4,17 +4,20 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agentd_base::class::Classified as _;
+use agentd_base::text::{AUDIT, CONTENT, content};
 use agentd_llm::{Arguments, Model, ToolCall};
 use agentd_mcp::{CallError, CallMeta, Content, Entry, Policy, ReadError, ToolOutcome};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
 use crate::desk::{Desk, RunContext};
+use crate::grants;
 use crate::internal;
 use crate::kept::Kept;
 use crate::observation::Observation;
 use crate::offer::Offer;
 use crate::request::Supervisor;
+use crate::skills::{self, Skills};
 use crate::view::View;
 
 /// Of what a model wrote that is of no use, so that it sees its mistake.
@@ -48,6 +51,15 @@ pub trait Servers: Send + Sync {
     /// `resources/read` at a server; none when there is no connection to it.
     async fn read(&self, server: &str, uri: &str, meta: &CallMeta)
     -> Option<Result<Vec<Content>, ReadError>>;
+
+    /// `prompts/get` at a server: its words; none when there is no connection to it.
+    async fn prompt(
+        &self,
+        server: &str,
+        name: &str,
+        arguments: Map<String, Value>,
+        meta: &CallMeta,
+    ) -> Option<Result<String, CallError>>;
 }
 
 /// The tools of a run.
@@ -67,6 +79,8 @@ pub struct Parts {
     pub supervisor: Arc<dyn Supervisor>,
     /// The model, for what thinks apart.
     pub model: Arc<dyn Model>,
+    /// The skills of the conversation.
+    pub skills: Arc<Skills>,
 }
 
 /// What the model was given last.
@@ -74,6 +88,8 @@ pub struct Parts {
 struct Round {
     offer: Arc<Offer>,
     view: Option<Arc<View>>,
+    /// Of the skills that are loaded.
+    skills: u64,
 }
 
 impl Router {
@@ -86,6 +102,12 @@ impl Router {
         }
     }
 
+    /// Loads the skills that these texts refer to. One that cannot be loaded is left out.
+    pub async fn follow(&self, texts: &[&str]) {
+        let offer = self.parts.servers.offer().await;
+        skills::follow(&self.desk(offer), texts).await;
+    }
+
     fn desk(&self, offer: Arc<Offer>) -> Desk {
         Desk {
             offer,
@@ -93,6 +115,7 @@ impl Router {
             kept: self.parts.kept.clone(),
             supervisor: self.parts.supervisor.clone(),
             model: self.parts.model.clone(),
+            skills: self.parts.skills.clone(),
             context: self.context.clone(),
         }
     }
@@ -125,6 +148,16 @@ impl Router {
             gen_ai.tool.name = name,
             ordinal,
         );
+        tracing::info!(
+            target: CONTENT,
+            event = "content.arguments",
+            run.id = self.context.run_id,
+            ordinal,
+            text = match &call.arguments {
+                Arguments::Object(arguments) => content(&serde_json::Value::Object(arguments.clone()).to_string()),
+                Arguments::Invalid(text) => content(text),
+            },
+        );
         let arguments = match &call.arguments {
             Arguments::Object(arguments) => arguments.clone(),
             Arguments::Invalid(text) => {
@@ -150,15 +183,38 @@ impl Router {
             error.class = class,
             dur_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         );
+        // What a server does is told where it is called, on either side.
+        if ours.is_some() && !is_server_s(name) {
+            tracing::info!(
+                target: AUDIT,
+                event = "audit",
+                action = "tool.call",
+                instance = self.context.instance,
+                run.id = self.context.run_id,
+                role = self.context.holder.label(),
+                gen_ai.tool.name = name,
+                outcome = if observation.is_error { "tool_error" } else { "ok" },
+                trace = self.context.traceparent,
+            );
+        }
+        tracing::info!(
+            target: CONTENT,
+            event = "content.result",
+            run.id = self.context.run_id,
+            ordinal,
+            text = content(&observation.text),
+        );
         observation
     }
 
     fn unknown(&self, name: &str) -> Observation {
         let name = agentd_base::text::clip(name, RAW_CHARS);
-        tracing::warn!(
-            event = "tool.unknown",
+        tracing::warn!(event = "tool.unknown", run.id = self.context.run_id);
+        tracing::info!(
+            target: CONTENT,
+            event = "content.unknown_tool",
             run.id = self.context.run_id,
-            gen_ai.tool.name = name
+            text = name
         );
         Observation::error(format!(
             "there is no tool {name} now; use one of those you were given last"
@@ -171,9 +227,11 @@ impl ToolRunner for Router {
     async fn view(&self) -> Arc<View> {
         let offer = self.parts.servers.offer().await;
         let desk = self.desk(offer.clone());
+        let revision = desk.skills.revision();
         let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(view) = &round.view
             && Arc::ptr_eq(&round.offer, &offer)
+            && round.skills == revision
             && view.is_of(&desk)
         {
             return view.clone();
@@ -182,6 +240,7 @@ impl ToolRunner for Router {
         *round = Round {
             offer,
             view: Some(view.clone()),
+            skills: revision,
         };
         view
     }
@@ -190,6 +249,11 @@ impl ToolRunner for Router {
         let seen = self.carry_out(call, ordinal).await;
         self.parts.kept.admit(&self.context.run_id, ordinal, seen)
     }
+}
+
+/// Whether a tool of ours is carried out by a server.
+fn is_server_s(tool: &str) -> bool {
+    tool == "resource.read" || grants::is_contract(tool)
 }
 
 /// A call of a server's tool, and the class of what went wrong. It is sent once: that it may be carried out twice nobody

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use agentd_base::text::{CONTENT, content};
 use agentd_llm::{Model, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -86,6 +87,12 @@ pub async fn run(
         .checked_add(input.limits.deadline)
         .unwrap_or(began + Duration::from_secs(u32::MAX.into()));
     let asked = input.text.clone();
+    tracing::info!(
+        target: CONTENT,
+        event = "content.message",
+        run.id = input.run_id,
+        text = content(&asked),
+    );
     let mut turn = Turn::new(input, deadline);
     let end = turn.rounds(model, tools, cancel).await;
     if turn.is_unfit {
@@ -94,10 +101,17 @@ pub async fn run(
     }
     let run_id = &turn.context.run_id;
     tracing::info!(
+        target: CONTENT,
+        event = "content.answer",
+        run.id = run_id,
+        text = content(&turn.text),
+        reason = end.reason.as_deref().map(content),
+    );
+    tracing::info!(
         event = "turn.done",
         run.id = run_id,
         status = end.status.label(),
-        reason = end.reason,
+        reason = end.loggable(),
         rounds = turn.rounds,
         steps = turn.steps,
         tool_calls = turn.tool_calls,

@@ -7,6 +7,7 @@ use agentd_mcp::Entry;
 use crate::desk::Desk;
 use crate::internal;
 use crate::prompt::{self, bounded};
+use crate::skills;
 
 /// A description; providers refuse longer ones.
 const DESCRIPTION_CHARS: usize = 1024;
@@ -26,7 +27,11 @@ impl View {
         let mut tools: Vec<ToolSpec> = internal::offered(desk).map(internal::Internal::spec).collect();
         tools.extend(entries(desk).map(spec));
         Self {
-            servers: prompt::servers(&desk.readable()),
+            servers: [prompt::servers(&desk.readable()), skills::prompt(desk)]
+                .into_iter()
+                .filter(|part| !part.is_empty())
+                .collect::<Vec<_>>()
+                .join("\n\n"),
             tools,
         }
     }

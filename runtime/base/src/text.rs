@@ -1,5 +1,20 @@
 //! Text from outside, made safe to show.
 
+/// The target of audit lines, which are let through whatever the level is.
+pub const AUDIT: &str = "agentd::audit";
+
+/// The target of log lines that hold what was said: words of people, models and tools. They are let through only where
+/// `observability.log_content` says so.
+pub const CONTENT: &str = "agentd::content";
+
+/// Of one text in such a line.
+const CONTENT_CHARS: usize = 4096;
+
+/// A text as such a line shows it.
+pub fn content(text: &str) -> String {
+    clip(text, CONTENT_CHARS)
+}
+
 /// Cuts to `max` characters, with `…` where something was cut, replaces control characters by spaces and leaves out what
 /// [`is_unseen`].
 pub fn clip(text: &str, max: usize) -> String {

@@ -15,6 +15,9 @@ use crate::filter::{ToolFilter, ToolTags};
 /// The key that lets it be.
 pub const KEY: &str = "security.allow_trifecta";
 
+/// Our tool that reads what a server offers to read; it is tagged like a tool of that server.
+const READ: &str = "resource.read";
+
 /// Of a place in a text: three of them and the remedy have to fit a condition.
 const PLACE_CHARS: usize = 40;
 
@@ -58,7 +61,8 @@ pub fn check(document: &Document, tools: &[(String, String)]) -> Option<Trifecta
 }
 
 /// Of everything that the servers of the document may offer, before any of them was asked: their tags, as far as their
-/// filters let tools in.
+/// filters let tools in, and the reading of their resources, which no filter keeps out. What stands behind a contract
+/// passes the same filters, so that it is among their tools.
 pub fn declared(document: &Document) -> Option<Trifecta> {
     let mut legs = Legs::default();
     for server in &document.mcp.servers {
@@ -94,6 +98,11 @@ pub fn declared(document: &Document) -> Option<Trifecta> {
         }
         if !tags.contains_key("*") {
             legs.add(name, &untagged());
+        }
+    }
+    if !document.tools.disabled.iter().any(|name| name == READ) {
+        for server in &document.mcp.servers {
+            legs.add(&format!("{}/{READ}", server.name), &of(server, READ));
         }
     }
     legs.all()
@@ -263,6 +272,27 @@ mod tests {
             mail(json!({ "allow": ["read", "send_mail"], "exclude": ["send_*"] })),
             None
         );
+    }
+
+    #[test]
+    fn the_reading_of_resources_is_a_leg_whatever_the_filter_lets_in() {
+        let servers = json!([
+            { "name": "web", "endpoint": "https://x.example/mcp", "allow": ["harmless"], "tags": { "harmless": [] } },
+            { "name": "crm", "endpoint": "https://x.example/mcp", "tags": { "*": ["sensitive", "egress"] } },
+        ]);
+        let of = |servers: &Value, tools: Value| {
+            let document = json!({ "mcp": { "servers": servers }, "tools": tools });
+            declared(&serde_json::from_value(document).unwrap())
+                .map(|found| [found.untrusted_input, found.sensitive, found.egress])
+        };
+        assert_eq!(
+            of(&servers, json!({})),
+            found(["web/resource.read", "crm", "crm"])
+        );
+        assert_eq!(of(&servers, json!({ "disabled": ["resource.read"] })), None);
+        let mut said = servers;
+        said[0]["tags"]["resource.read"] = json!([]);
+        assert_eq!(of(&said, json!({})), None);
     }
 
     #[test]

@@ -4,7 +4,6 @@
 mod bridge;
 mod connection;
 mod listener;
-mod not_yet;
 mod spending;
 mod store;
 mod tools;
@@ -38,7 +37,6 @@ pub fn validate(document: &Document, place: Place) -> Vec<Fault> {
     listener::check(document, &mut faults);
     store::check(document, place, &mut faults);
     rest(document, place, &mut faults);
-    not_yet::check(document, &mut faults);
     trifecta(document, &mut faults);
     faults
 }

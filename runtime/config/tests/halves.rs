@@ -243,11 +243,15 @@ fn skills() -> impl Strategy<Value = Skills> {
         discover,
         filter,
     });
-    (vec(source, 0..3), of(1u32..9), of(1u32..9)).prop_map(|(sources, max_loaded, max_bytes)| Skills {
-        sources,
-        max_loaded,
-        max_bytes,
-    })
+    let bounds = (of(1u32..9), of(1u32..9));
+    (vec(source, 0..3), bounds, of(word())).prop_map(
+        |(sources, (max_loaded, max_bytes), reference_prefix)| Skills {
+            sources,
+            max_loaded,
+            reference_prefix,
+            max_bytes,
+        },
+    )
 }
 
 /// All but kind and path.
@@ -500,6 +504,7 @@ const CLASSES: &[(&str, bool)] = &[
     ("memory.list_default_limit", true),
     ("skills.sources", true),
     ("skills.max_loaded", true),
+    ("skills.reference_prefix", true),
     ("skills.max_bytes", true),
     ("context.compact_at", true),
     ("context.keep_last", true),

@@ -126,6 +126,9 @@ const ROWS: &[Row] = &[
         },
     ),
     ("skills.max_loaded", "9", |d| d.skills.max_loaded = Some(9)),
+    ("skills.reference_prefix", "$", |d| {
+        d.skills.reference_prefix = Some("$".into())
+    }),
     ("skills.max_bytes", "9", |d| d.skills.max_bytes = Some(9)),
     ("context.compact_at", "0.5", |d| d.context.compact_at = Some(0.5)),
     ("context.keep_last", "9", |d| d.context.keep_last = Some(9)),

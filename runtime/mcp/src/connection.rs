@@ -3,6 +3,7 @@
 
 mod lists;
 mod outputs;
+mod prompts;
 mod requests;
 pub(crate) mod updates;
 
@@ -108,6 +109,8 @@ struct Facts {
     offers_resources: bool,
     offers_subscribe: bool,
     resources_change: bool,
+    offers_prompts: bool,
+    prompts_change: bool,
     structured: bool,
 }
 
@@ -123,6 +126,7 @@ impl Facts {
         }
         let tools = peer.capabilities.tools.as_ref();
         let resources = peer.capabilities.resources.as_ref();
+        let prompts = peer.capabilities.prompts.as_ref();
         Ok(Self {
             info: reading::server_info(peer),
             era: if version.has_initialize() {
@@ -136,6 +140,8 @@ impl Facts {
             offers_resources: resources.is_some(),
             offers_subscribe: resources.is_some_and(|resources| resources.subscribe == Some(true)),
             resources_change: resources.is_some_and(|resources| resources.list_changed == Some(true)),
+            offers_prompts: prompts.is_some(),
+            prompts_change: prompts.is_some_and(|prompts| prompts.list_changed == Some(true)),
             structured: *version >= ProtocolVersion::V_2025_06_18,
         })
     }
@@ -235,7 +241,8 @@ impl Connection {
         self.0.notices.of_tools()
     }
 
-    /// Counts `notifications/resources/list_changed`, likewise.
+    /// Counts `notifications/resources/list_changed` and `notifications/prompts/list_changed`, likewise: whoever reads the
+    /// one list reads the other too.
     pub fn resources_changed(&self) -> watch::Receiver<u64> {
         self.listen_for_lists();
         self.0.notices.of_resources()

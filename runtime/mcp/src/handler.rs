@@ -82,6 +82,10 @@ impl ClientHandler for Handler {
         self.notices.resources_changed();
     }
 
+    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.notices.resources_changed();
+    }
+
     async fn on_resource_updated(
         &self,
         changed: ResourceUpdatedNotificationParam,

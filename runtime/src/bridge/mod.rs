@@ -94,7 +94,7 @@ pub async fn run(start: Start) -> u8 {
 
 async fn serve(start: Start) -> Result<u8, StartError> {
     let Loaded { document, live } = start.loaded;
-    start.level.set(document.observability.log_level());
+    start.level.set(&document.observability);
     let mut signals = Signals::install().map_err(system)?;
     let metrics = Metrics::new().map_err(system)?;
     let readiness = Readiness::new();

@@ -140,7 +140,7 @@ pub async fn run(start: Start) -> u8 {
 impl Foundation {
     async fn lay(start: &Start) -> Result<Self, StartError> {
         let Loaded { document, live } = &start.loaded;
-        start.level.set(document.observability.log_level());
+        start.level.set(&document.observability);
         let metrics = Metrics::new().map_err(|error| StartError::System(error.to_string()))?;
         let clock = clock::system();
         let identity = match &document.identity {

@@ -174,7 +174,7 @@ fn take_up(
         changed
     });
     foundation.servers.reload(&document.mcp);
-    level.set(document.observability.log_level());
+    level.set(&document.observability);
 }
 
 /// The A2A listener and its card.

@@ -312,7 +312,7 @@ impl TurnRunner {
                 turn.tool_calls += 1;
                 turn.caller.spent.add(1, 0);
                 self.metrics.tool(&call);
-                audit(&self.instance, &call);
+                audit(&self.instance, &turn.caller, &call);
                 if call.outcome == ToolOutcome::Unavailable {
                     self.suspect(call.server);
                 }
@@ -486,12 +486,14 @@ fn forced(status: Status, run_id: &str, tool_calls: u64) -> Option<Box<TurnResul
 }
 
 /// The audit line of a tool call: never arguments, never results.
-pub(super) fn audit(instance: &str, call: &ToolCalled) {
+pub(super) fn audit(instance: &str, caller: &Caller, call: &ToolCalled) {
     tracing::info!(
         target: AUDIT,
         event = "audit",
         action = "tool.call",
         instance,
+        principal = caller.owner,
+        role = caller.holder.label(),
         run.id = call.run_id,
         mcp.server = call.server,
         gen_ai.tool.name = call.tool,

@@ -180,6 +180,28 @@ impl<S: Servers> Servers for TracedServers<S> {
         answer
     }
 
+    async fn prompt(
+        &self,
+        server: &str,
+        name: &str,
+        arguments: Map<String, Value>,
+        meta: &CallMeta,
+    ) -> Option<Result<String, CallError>> {
+        let (span, meta) = self.begin("prompts/get", name, server, meta);
+        let answer = self
+            .servers
+            .prompt(server, name, arguments, &meta)
+            .with_context(span.clone())
+            .await;
+        match &answer {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => failed(&span, error.class().label()),
+            None => failed(&span, "unavailable"),
+        }
+        span.span().end();
+        answer
+    }
+
     async fn read(
         &self,
         server: &str,

@@ -15,6 +15,8 @@ use super::listing::Listing;
 
 /// What a read is called in the audit: the tool of ours that makes it.
 const READ: &str = "resource.read";
+/// A prompt that is got, likewise.
+const PROMPT: &str = "skills.load";
 
 /// See the module.
 pub struct Audited {
@@ -46,6 +48,24 @@ impl Servers for Audited {
         let answer = connection.call(&entry.tool.name, arguments, meta).await;
         told.end(match &answer {
             Ok(outcome) if outcome.is_error => ToolOutcome::ToolError,
+            Ok(_) => ToolOutcome::Ok,
+            Err(error) => outcome_of(error),
+        })
+        .await;
+        Some(answer)
+    }
+
+    async fn prompt(
+        &self,
+        server: &str,
+        name: &str,
+        arguments: Map<String, Value>,
+        meta: &CallMeta,
+    ) -> Option<Result<String, CallError>> {
+        let connection = self.listing.connection(server)?;
+        let told = Told::begin(&self.frames, &meta.run_id, server, PROMPT);
+        let answer = connection.prompt(name, arguments, meta).await;
+        told.end(match &answer {
             Ok(_) => ToolOutcome::Ok,
             Err(error) => outcome_of(error),
         })

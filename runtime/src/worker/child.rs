@@ -146,7 +146,7 @@ impl Child {
         if parent != configure.parent {
             return false;
         }
-        self.level.set(configure.document.observability.log_level());
+        self.level.set(&configure.document.observability);
         self.outbound.tls_ca = configure.document.security.tls_ca.clone();
         self.configure = Some(configure);
         self.workshop.reconfigure();

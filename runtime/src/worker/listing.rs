@@ -7,7 +7,7 @@ use std::time::Duration;
 use agentd_agent::{Offer, ServerOffer};
 use agentd_config::document::McpServer;
 use agentd_mcp::{
-    Catalogue, ConnectError, Connection, Hooks, Kind, Outbound, Resource, ResourceTemplate, Tool,
+    Catalogue, ConnectError, Connection, Hooks, Kind, Outbound, Prompt, Resource, ResourceTemplate, Tool,
 };
 use futures::future::join_all;
 
@@ -30,6 +30,9 @@ struct Lists {
     given: Option<Arc<Vec<Tool>>>,
     resources: Vec<Resource>,
     templates: Vec<ResourceTemplate>,
+    prompts: Vec<Prompt>,
+    /// Its prompts are skills, so that they are listed.
+    is_source: bool,
     tools_said: u64,
     resources_said: u64,
     /// What the supervisor had seen by then.
@@ -42,6 +45,7 @@ impl Held {
         server: &McpServer,
         timeout: Option<Duration>,
         reachable: &Reachable,
+        is_source: bool,
         outbound: &Outbound,
         hooks: Hooks,
     ) -> Result<Self, ConnectError> {
@@ -53,6 +57,7 @@ impl Held {
             lists: Mutex::default(),
         };
         held.is_news(&reachable.digest);
+        held.is_source(is_source);
         let (tools, ()) = tokio::join!(held.list_tools(), held.list_resources());
         tools.map(|_| held)
     }
@@ -60,6 +65,11 @@ impl Held {
     /// The tools that count in the place of those that were listed.
     pub fn give(&self, tools: Option<Arc<Vec<Tool>>>) {
         self.lists().given = tools;
+    }
+
+    /// Whether its prompts are skills; listed from the next time on.
+    pub fn is_source(&self, is_source: bool) {
+        self.lists().is_source = is_source;
     }
 
     /// Whether the supervisor has seen other lists than the last time it was asked about.
@@ -108,23 +118,36 @@ impl Held {
 
     /// A server whose resources cannot be listed still has its tools.
     async fn list_resources(&self) {
-        if !self.connection.offers_resources() {
+        let prompts = self.connection.offers_prompts() && self.lists().is_source;
+        if !self.connection.offers_resources() && !prompts {
             return;
         }
         self.lists().resources_said = *self.connection.resources_changed().borrow();
-        let listed = tokio::join!(self.connection.resources(), self.connection.resource_templates());
-        let (resources, templates) = listed;
+        let (resources, templates, prompts) = tokio::join!(
+            self.connection.resources(),
+            self.connection.resource_templates(),
+            async {
+                match prompts {
+                    true => self.connection.prompts().await,
+                    false => Ok(Vec::new()),
+                }
+            }
+        );
         let failed = |error: &ConnectError| {
             tracing::warn!(event = "mcp.resources_refresh_failed", mcp.server = self.server.name, err = %error);
         };
         let resources = resources.inspect_err(failed);
         let templates = templates.inspect_err(failed);
+        let prompts = prompts.inspect_err(failed);
         let mut lists = self.lists();
         if let Ok(resources) = resources {
             lists.resources = resources;
         }
         if let Ok(templates) = templates {
             lists.templates = templates;
+        }
+        if let Ok(prompts) = prompts {
+            lists.prompts = prompts;
         }
     }
 
@@ -155,6 +178,7 @@ impl Held {
             note: self.connection.instructions().map(str::to_owned),
             resources: lists.resources.clone(),
             templates: lists.templates.clone(),
+            prompts: lists.prompts.clone(),
         }
     }
 

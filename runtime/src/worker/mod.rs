@@ -10,5 +10,6 @@ pub mod listing;
 pub mod models;
 pub mod pool;
 pub mod process;
+pub mod skills;
 pub mod toolbox;
 pub mod turn;

@@ -81,6 +81,11 @@ impl Toolbox {
             .generation
             .replace(generation)
             .is_some_and(|before| before != generation);
+        let sources = &document.skills.sources;
+        let is_source = |server: &str| sources.iter().any(|source| source.server == server);
+        for (name, held) in &self.held {
+            held.is_source(is_source(name));
+        }
         let stale: Vec<Arc<Held>> = self
             .held
             .values()
@@ -97,7 +102,10 @@ impl Toolbox {
         let missing = wanted
             .values()
             .filter(|(server, _)| !self.held.contains_key(&server.name));
-        let opening = missing.map(|(server, reachable)| self.open(server, timeout, reachable, outbound));
+        let opening = missing.map(|(server, reachable)| {
+            let source = is_source(&server.name);
+            self.open(server, timeout, (reachable, source), outbound)
+        });
         let (opened, _, ()) = tokio::join!(join_all(opening), refreshing, close(closing));
         let mut failed = Vec::new();
         for one in opened {
@@ -117,13 +125,13 @@ impl Toolbox {
         &self,
         server: &McpServer,
         timeout: Option<Duration>,
-        reachable: &Reachable,
+        (reachable, is_source): (&Reachable, bool),
         outbound: &Outbound,
     ) -> Result<Held, String> {
         let hooks = Hooks {
             elicitor: Some(self.asker.clone()),
         };
-        let opened = Held::open(server, timeout, reachable, outbound, hooks).await;
+        let opened = Held::open(server, timeout, reachable, is_source, outbound, hooks).await;
         opened.map_err(|error| {
             tracing::warn!(event = "mcp.connect.fail", mcp.server = server.name, err = %error);
             server.name.clone()

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use agentd_agent::turn::run as run_turn;
 use agentd_agent::{
-    Choice, ContextLimits, Holder, Instruction, Kept, Metered, Parts, Router, RunContext, Shown, Status,
-    Transcript, TurnInput, TurnOutcome,
+    Choice, ContextLimits, Holder, Instruction, Kept, Metered, Parts, Router, RunContext, Shown, Skills,
+    Status, Transcript, TurnInput, TurnOutcome,
 };
 use agentd_config::Document;
 use agentd_config::document::Dialect;
@@ -21,6 +21,7 @@ use super::asking::Asker;
 use super::audited::Audited;
 use super::frame::{Configure, FromWorker, Turn, TurnResult};
 use super::models::{self, Counted};
+use super::skills;
 use super::toolbox::Toolbox;
 use crate::telemetry::{About, Traces, TurnSpan};
 
@@ -121,11 +122,29 @@ impl Workshop {
                 fixed: budget.reserve.fixed,
             }),
         };
-        let router = span.tools(self.router(&turn, document, frames, model.clone(), &instruction, &span));
+        let skills = Arc::new(Skills::restored(skills::settings(document), &turn.transcript));
+        let router = self.router(
+            &turn,
+            document,
+            frames,
+            (model.clone(), skills.clone()),
+            &instruction,
+            &span,
+        );
+        // Each read has its own clock; together they have that of the turn.
+        let texts = [instruction.as_str(), turn.role.as_str(), turn.text.as_str()];
+        let follow = router.follow(&texts);
+        tokio::select! {
+            _ = tokio::time::timeout(turn.limits.deadline, follow) => {}
+            () = cancel.cancelled() => {}
+        }
+        let router = span.tools(router);
         let input = input(turn, instruction, window(document), span.traceparent());
         let outcome = run_turn(input, model.as_ref(), &router, cancel).await;
         span.end(&outcome).await;
-        result(run_id, outcome)
+        let mut result = result(run_id, outcome);
+        skills.keep(&mut result.transcript);
+        result
     }
 
     fn router(
@@ -133,7 +152,7 @@ impl Workshop {
         turn: &Turn,
         document: &Document,
         frames: &mpsc::Sender<FromWorker>,
-        model: Arc<dyn Model>,
+        (model, skills): (Arc<dyn Model>, Arc<Skills>),
         instruction: &str,
         span: &TurnSpan,
     ) -> Router {
@@ -158,6 +177,7 @@ impl Workshop {
             kept: self.kept.clone(),
             supervisor: self.asker.clone(),
             model,
+            skills,
         };
         Router::new(parts, context)
     }

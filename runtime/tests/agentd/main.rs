@@ -26,6 +26,7 @@ mod mcp_server;
 mod mcp_terminal;
 mod model;
 mod notes;
+mod observed;
 mod office;
 mod one_shot;
 #[cfg(feature = "otel")]
@@ -34,6 +35,7 @@ mod pod;
 mod process;
 mod reload;
 mod service;
+mod skills;
 mod stored;
 mod subagents;
 mod through_bridge;

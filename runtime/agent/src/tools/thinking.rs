@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use agentd_llm::{CallContext, Message, ModelRequest};
 use async_trait::async_trait;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{object, text};
 use crate::internal::{self, Call, Came, Handler, Internal};
+use crate::skills;
 
 /// One call; the turn's own time ends it earlier.
 const TIME: Duration = Duration::from_secs(300);
@@ -48,13 +49,12 @@ impl Handler for Think {
     async fn call(&self, call: Call<'_>) -> Came {
         let arguments = &call.arguments;
         let said = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
-        if arguments
-            .get("skills")
-            .is_some_and(|skills| skills.as_array().is_none_or(|all| !all.is_empty()))
-        {
-            return Came::error("no skill is there to follow");
-        }
         let mut parts = vec![said("prompt").to_owned()];
+        let followed = arguments.get("skills").and_then(Value::as_array);
+        let followed = followed.map(Vec::as_slice).unwrap_or_default();
+        if !followed.is_empty() && internal::find(skills::LOAD, call.desk).is_none() {
+            return Came::error("skills needs the tool skills.load, which is not here; leave skills out");
+        }
         let reads = arguments.get("reads").and_then(Value::as_array);
         let reads = reads.map(Vec::as_slice).unwrap_or_default();
         // Who may not read by the tool may not read by this one.
@@ -64,6 +64,16 @@ impl Handler for Think {
             ));
         }
         let mut bytes = 0;
+        for name in followed {
+            let name = name.as_str().unwrap_or_default();
+            match skills::fetch(call.desk, name, Map::new(), call.ordinal).await {
+                Ok(skill) => {
+                    bytes += skill.text.len();
+                    parts.push(format!("# Skill {name}\n\n{}", skill.text));
+                }
+                Err(why) => return Came::error(why),
+            }
+        }
         for uri in reads {
             let uri = uri.as_str().unwrap_or_default();
             let read = crate::reading::read(uri, call.ordinal, call.desk).await;

@@ -34,6 +34,8 @@ pub const MEMORY_BYTES: u32 = 65_536;
 pub const MEMORY_LIST: u32 = 100;
 /// `skills.max_loaded`.
 pub const SKILLS_LOADED: u32 = 8;
+/// `skills.reference_prefix`.
+pub const SKILL_PREFIX: &str = "@skill:";
 /// `skills.max_bytes`.
 pub const SKILL_BYTES: u32 = 32_768;
 /// `intelligence.budget.slow.factor`.
@@ -128,6 +130,11 @@ impl Skills {
     /// Loaded at a time in one conversation.
     pub fn max_loaded(&self) -> u32 {
         self.max_loaded.unwrap_or(SKILLS_LOADED)
+    }
+
+    /// What refers to a skill in a text.
+    pub fn reference_prefix(&self) -> &str {
+        self.reference_prefix.as_deref().unwrap_or(SKILL_PREFIX)
     }
 
     /// Of one skill.
@@ -226,7 +233,10 @@ mod tests {
             (memory.max_value_bytes(), memory.list_default_limit()),
             (65_536, 100)
         );
-        assert_eq!((skills.max_loaded(), skills.max_bytes()), (8, 32_768));
+        assert_eq!(
+            (skills.max_loaded(), skills.max_bytes(), skills.reference_prefix()),
+            (8, 32_768, "@skill:")
+        );
         assert_eq!(
             (store.prefix(), store.timeout(), slow.factor()),
             ("agentd", Duration::from_secs(10), 0.5)

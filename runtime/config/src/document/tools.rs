@@ -81,6 +81,11 @@ pub struct Skills {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub max_loaded: Option<u32>,
+    /// What refers to a skill in a message or an instruction, which loads it: the prefix and the skill's name. Absent:
+    /// `@skill:`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 32))]
+    pub reference_prefix: Option<String>,
     /// Of one skill. Absent: 32 768.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 262_144))]

@@ -3,6 +3,7 @@
 use super::{globs, known_server, pointer};
 use crate::document::Document;
 use crate::fault::Fault;
+use crate::filter::ToolFilter;
 use crate::shape::is_plain;
 
 /// The contracts without an implementation of ours (contract/runtime.md section 5): a server's tool stands behind them.
@@ -16,6 +17,8 @@ const CONTRACTS: [&str; 6] = [
 ];
 /// More than there are servers is more than anybody wants.
 const SOURCES: usize = 64;
+/// Of `skills.reference_prefix`.
+const PREFIX_CHARS: usize = 32;
 
 pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
     let Document {
@@ -72,12 +75,38 @@ pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
                 "write the tool's name at the server",
             ));
         }
+        let server = document.mcp.servers.iter().find(|one| one.name == mapped.server);
+        let is_kept_out = server.is_some_and(|server| {
+            ToolFilter::new(server.allow.as_deref(), &server.exclude)
+                .is_ok_and(|filter| !filter.admits(&mapped.tool))
+        });
+        if is_kept_out {
+            faults.push(Fault::new(
+                format!("{key}.tool"),
+                "is kept out by the server's allow or exclude",
+                "let it in there, or take the override out",
+            ));
+        }
         pointer(&format!("{key}.result"), mapped.result.as_deref(), faults);
     }
     for (key, mapped) in [("knowledge.server", knowledge), ("search.server", search)] {
         if let Some(server) = &mapped.server {
             known_server(key, server, document, faults);
         }
+    }
+    let is_prefix = |prefix: &str| {
+        !prefix.is_empty() && prefix.chars().count() <= PREFIX_CHARS && !prefix.contains(char::is_whitespace)
+    };
+    if skills
+        .reference_prefix
+        .as_deref()
+        .is_some_and(|prefix| !is_prefix(prefix))
+    {
+        faults.push(Fault::new(
+            "skills.reference_prefix",
+            "is empty, too long or holds white space",
+            format!("write 1 to {PREFIX_CHARS} characters such as @skill:"),
+        ));
     }
     if skills.sources.len() > SOURCES {
         faults.push(Fault::new(

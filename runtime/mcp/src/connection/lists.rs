@@ -120,7 +120,7 @@ impl Connection {
     }
 
     /// All pages of a list.
-    async fn whole<T>(
+    pub(super) async fn whole<T>(
         &self,
         what: &'static str,
         list: impl Future<Output = Result<Pages<T>, ConnectError>>,
@@ -142,7 +142,7 @@ impl Connection {
     }
 
     /// One page of a list.
-    async fn listed<T>(
+    pub(super) async fn listed<T>(
         &self,
         what: &'static str,
         page: impl Future<Output = Result<T, ServiceError>>,
@@ -162,6 +162,6 @@ impl Connection {
     }
 }
 
-fn parameters(cursor: Option<String>) -> Option<PaginatedRequestParams> {
+pub(super) fn parameters(cursor: Option<String>) -> Option<PaginatedRequestParams> {
     cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use agentd_base::limit::FOREIGN_CHARS;
 use agentd_base::report::ServerState;
-use agentd_base::text::clip;
+use agentd_base::text::{CONTENT, clip, content};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest, InputRequest,
     InputRequiredResult, InputResponses, PingRequest, ReadResourceRequestParams, ReadResourceResponse,
@@ -34,13 +34,13 @@ const STREAM: Duration = Duration::from_secs(1);
 const STATE_ONLY: Duration = Duration::from_millis(100);
 
 /// How one sending of a request ended.
-enum Round<T> {
+pub(super) enum Round<T> {
     Done(T),
     Asked(Box<InputRequiredResult>),
 }
 
 /// A request that can be sent again with answers.
-trait Again: Clone + Send {
+pub(super) trait Again: Clone + Send {
     type Result: Send;
 
     fn send(
@@ -113,7 +113,9 @@ impl Connection {
             false => Structured::Unknown,
         };
         if let Structured::Broken(why) = &structured {
-            tracing::warn!(event = "tool.result.schema", mcp.server = %self.0.server, gen_ai.tool.name = %clip(tool, FOREIGN_CHARS), err = %why);
+            tracing::warn!(event = "tool.result.schema", mcp.server = %self.0.server, gen_ai.tool.name = %clip(tool, FOREIGN_CHARS));
+            // What is wrong quotes the value.
+            tracing::info!(target: CONTENT, event = "content.schema", mcp.server = %self.0.server, reason = content(why));
         }
         Ok(reading::outcome(result, structured))
     }
@@ -206,7 +208,7 @@ impl Connection {
     }
 
     /// Sends until there is an answer that asks for nothing.
-    async fn rounds<P: Again>(&self, mut parameters: P) -> Result<P::Result, CallError> {
+    pub(super) async fn rounds<P: Again>(&self, mut parameters: P) -> Result<P::Result, CallError> {
         for _ in 0..ROUNDS {
             match parameters.clone().send(self).await? {
                 Round::Done(result) => return Ok(result),
@@ -258,7 +260,10 @@ impl Connection {
 
     /// Bounds a request by `call_timeout`, without the time in which a person was asked. Dropping the request tells the
     /// server that it is cancelled.
-    async fn within<T>(&self, request: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+    pub(super) async fn within<T>(
+        &self,
+        request: impl Future<Output = Result<T, CallError>>,
+    ) -> Result<T, CallError> {
         self.hear().await;
         let limit = self.0.call_timeout;
         let mut asking = self.0.gate.asking();

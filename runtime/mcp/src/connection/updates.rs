@@ -206,12 +206,15 @@ impl Connection {
     /// Hears of changed lists also where no stream says so by itself.
     pub(super) fn listen_for_lists(&self) {
         let inner = &self.0;
-        if inner.facts.era == Era::Legacy || !(inner.facts.tools_change || inner.facts.resources_change) {
+        if inner.facts.era == Era::Legacy
+            || !(inner.facts.tools_change || inner.facts.resources_change || inner.facts.prompts_change)
+        {
             return;
         }
         inner.subscribed.lists.get_or_init(|| {
             let mut filter = SubscriptionFilter::default();
             filter.tools_list_changed = inner.facts.tools_change.then_some(true);
+            filter.prompts_list_changed = inner.facts.prompts_change.then_some(true);
             filter.resources_list_changed = inner.facts.resources_change.then_some(true);
             let listening = Listening {
                 peer: inner.peer.clone(),
@@ -372,7 +375,10 @@ impl Listening {
                     self.notices.updated(&changed.params.uri);
                 }
                 Ok(Some(ServerNotification::ToolListChangedNotification(_))) => self.notices.tools_changed(),
-                Ok(Some(ServerNotification::ResourceListChangedNotification(_))) => {
+                Ok(Some(
+                    ServerNotification::ResourceListChangedNotification(_)
+                    | ServerNotification::PromptListChangedNotification(_),
+                )) => {
                     self.notices.resources_changed();
                 }
                 // The SDK lets through what was acknowledged alone.

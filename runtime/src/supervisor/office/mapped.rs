@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use agentd_config::Document;
+use agentd_config::filter::ToolFilter;
 use agentd_mcp::ServersView;
 use serde_json::{Map, Value};
 
@@ -60,8 +61,18 @@ pub fn contracts(document: &Document, view: &ServersView) -> BTreeMap<String, Be
         };
         all.insert(name.clone(), behind);
     }
-    all.retain(|name, _| !document.tools.disabled.contains(name));
+    all.retain(|name, behind| !document.tools.disabled.contains(name) && is_let_in(document, behind));
     all
+}
+
+/// Whether the server's filter lets the tool in that stands behind a contract: one that it keeps out is kept out under
+/// every name.
+fn is_let_in(document: &Document, behind: &Behind) -> bool {
+    let server = document.mcp.servers.iter().find(|one| one.name == behind.server);
+    server.is_some_and(|server| {
+        ToolFilter::new(server.allow.as_deref(), &server.exclude)
+            .is_ok_and(|filter| filter.admits(&behind.tool))
+    })
 }
 
 impl Behind {
@@ -160,6 +171,28 @@ mod tests {
         );
         let both = json!({"search": {"server": "kb"}, "tools": {"overrides": {"code.run": {"server": "kb", "tool": "other"}}}});
         assert_eq!(names(both), ["code.run", "search.query"]);
+    }
+
+    #[test]
+    fn m3_what_a_server_s_filter_keeps_out_stands_behind_no_contract() {
+        let names = |filter: Value| {
+            let mut server = json!({"name": "kb", "endpoint": "https://kb.example/mcp"});
+            server
+                .as_object_mut()
+                .unwrap()
+                .extend(filter.as_object().unwrap().clone());
+            mapped(json!({
+                "mcp": {"servers": [server]},
+                "knowledge": {"server": "kb"},
+                "tools": {"overrides": {"code.run": {"server": "kb", "tool": "other"}}},
+            }))
+            .into_keys()
+            .collect::<Vec<_>>()
+        };
+        assert_eq!(names(json!({})), ["code.run", "knowledge.search"]);
+        assert_eq!(names(json!({"allow": ["other"]})), ["code.run"]);
+        assert_eq!(names(json!({"exclude": ["o*"]})), ["knowledge.search"]);
+        assert_eq!(names(json!({"allow": []})), Vec::<String>::new());
     }
 
     #[test]

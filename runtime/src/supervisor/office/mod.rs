@@ -239,7 +239,7 @@ impl Office {
             },
             millis: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
-        audit(&self.instance, &called);
+        audit(&self.instance, caller, &called);
         if let Some(runner) = self.runner.upgrade() {
             runner.metrics.tool(&called);
         }

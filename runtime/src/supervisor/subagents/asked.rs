@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use agentd_agent::Reply;
 use agentd_agent::request::{Await, Mode, SubagentKill, SubagentSend};
+use agentd_base::text::{CONTENT, content};
 use agentd_state::{EntryKind, EntryQuery, StoreError};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -50,14 +51,23 @@ impl Office {
                 one.record.subscribe()
             })
         };
+        // Why, and a handle that is none of ours, are the model's words.
         tracing::info!(
-            event = "subagent.kill",
+            target: CONTENT,
+            event = "content.kill",
             run.id = caller.run_id,
-            subagent = kill.handle,
-            reason = kill.reason
+            handle = content(&kill.handle),
+            reason = kill.reason.as_deref().map(content)
         );
         match following {
-            Some(mut following) => Reply::Done(over(&mut following).await),
+            Some(mut following) => {
+                tracing::info!(
+                    event = "subagent.kill",
+                    run.id = caller.run_id,
+                    subagent = kill.handle
+                );
+                Reply::Done(over(&mut following).await)
+            }
             None => self.status_of(caller, &kill.handle).await,
         }
     }

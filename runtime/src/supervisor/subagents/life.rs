@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use agentd_agent::Status;
 use agentd_agent::request::ItemStatus;
+use agentd_base::text::{CONTENT, content};
 use agentd_state::{EntryKind, Write};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
@@ -136,7 +137,13 @@ impl Office {
             run.id = life.caller.run_id,
             subagent = life.handle,
             status = record.status(),
-            reason = record.reason,
+        );
+        tracing::info!(
+            target: CONTENT,
+            event = "content.subagent",
+            run.id = life.caller.run_id,
+            subagent = life.handle,
+            reason = record.reason.as_deref().map(content),
         );
         let unmark = Write::DropEntry {
             kind: EntryKind::Subagent,

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agentd_agent::Reply;
 use agentd_agent::request::{Mode, Said, SubagentRun};
 use agentd_base::rate::Rate;
+use agentd_base::text::{CONTENT, content};
 use agentd_config::{Document, trifecta};
 use agentd_state::{Entry, EntryKind, EntryQuery, StoreError, Write};
 use serde_json::Value;
@@ -273,7 +274,9 @@ impl Office {
     }
 
     fn refused(&self, caller: &Caller, why: String) -> Reply {
-        tracing::warn!(event = "tool.refused", run.id = caller.run_id, "{why}");
+        tracing::warn!(event = "tool.refused", run.id = caller.run_id);
+        // It may name what the model asked for, in its words.
+        tracing::info!(target: CONTENT, event = "content.refused", run.id = caller.run_id, reason = content(&why));
         Reply::Refused(why)
     }
 

@@ -1,0 +1,107 @@
+//! What a run leaves in its log: what was said only where that is asked for, and one audit line for every call.
+
+use serde_json::{Value, json};
+
+use crate::mcp_server::McpServer;
+use crate::model::Model;
+use crate::process::Agentd;
+
+/// Where each of them is said, so that a leak names its place.
+const MARKS: [&str; 6] = [
+    "mark-message",
+    "mark-argument",
+    "mark-memory",
+    "mark-finish",
+    "mark-kill",
+    "mark-unknown",
+];
+
+/// The log of a run that says each mark.
+async fn log(observability: Value) -> Vec<Value> {
+    let (model, server, folder) = (
+        Model::start().await,
+        McpServer::start().await,
+        tempfile::tempdir().unwrap(),
+    );
+    let calls = json!([
+        ["echo", { "text": "mark-argument" }],
+        ["memory_set", { "key": "mark-message", "value": "mark-memory" }],
+        ["subagent_kill", { "handle": "none", "reason": "mark-kill" }],
+        ["mark-unknown", {}],
+        ["finish", { "status": "completed", "reason": "mark-finish" }],
+    ]);
+    let document = json!({
+        "intelligence": { "endpoints": model.url(), "model": "scripted" },
+        "agent": { "instruction": "Be brief.", "prompt": format!("calls {calls}") },
+        "mcp": { "servers": [{ "name": "fs", "endpoint": server.url() }] },
+        "observability": observability,
+    });
+    let file = folder.path().join("agentd.json");
+    std::fs::write(&file, document.to_string()).unwrap();
+    let agentd = Agentd::start(&["-c", file.to_str().unwrap()], &[], folder.path());
+    let (status, _, lines) = agentd.end().await;
+    assert_eq!(status.code(), Some(0), "{lines:#?}");
+    lines.iter().for_each(assert_form);
+    lines
+}
+
+/// The form of a line (contract/runtime.md section 14): flat, with what every line has.
+fn assert_form(line: &Value) {
+    let members = line.as_object().unwrap();
+    let is_flat = |value: &Value| !value.is_object() && !value.is_array();
+    assert!(members.values().all(is_flat), "{line}");
+    let is_name = |event: &str| event.chars().all(|c| c.is_ascii_lowercase() || "._".contains(c));
+    assert!(line["event"].as_str().is_some_and(is_name), "{line}");
+    assert!(
+        line["ts"].as_str().is_some_and(|ts| ts.ends_with('Z')) && line["pid"].is_u64(),
+        "{line}"
+    );
+    let level = line["level"].as_str().unwrap_or_default();
+    assert!(["debug", "info", "warn", "error"].contains(&level), "{line}");
+    let component = line["comp"].as_str().unwrap_or_default();
+    assert!(["supervisor", "worker"].contains(&component), "{line}");
+}
+
+fn marks(lines: &[Value]) -> Vec<&'static str> {
+    let said = |mark: &&str| lines.iter().any(|line| line.to_string().contains(*mark));
+    MARKS.into_iter().filter(said).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_said_is_logged_only_where_that_is_asked_for() {
+    let silent = log(json!({ "log_level": "debug" })).await;
+    assert_eq!(marks(&silent), Vec::<&str>::new(), "{silent:#?}");
+
+    let open = log(json!({ "log_level": "error", "log_content": true })).await;
+    assert_eq!(marks(&open), MARKS, "{open:#?}");
+    // It does not depend on the level, and raises none.
+    assert!(open.iter().all(|line| line["event"] != "turn.start"), "{open:#?}");
+    // A result that a tool gave, by the call that it is of.
+    let result = open
+        .iter()
+        .find(|line| line["event"] == "content.result")
+        .unwrap();
+    assert_eq!(
+        (&result["ordinal"], &result["text"]),
+        (&json!(0), &json!("echo: mark-argument"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_call_is_audited_once_ours_and_those_of_servers() {
+    let lines = log(json!({ "log_level": "error" })).await;
+    let told: Vec<Value> = lines
+        .iter()
+        .filter(|line| line["event"] == "audit")
+        .map(|line| json!([line["gen_ai.tool.name"], line["role"], line["outcome"]]))
+        .collect();
+    assert_eq!(
+        Value::from(told),
+        json!([
+            ["echo", "root", "ok"],
+            ["memory.set", "root", "ok"],
+            ["subagent.kill", "root", "tool_error"],
+            ["finish", "root", "ok"],
+        ])
+    );
+}
