@@ -120,6 +120,10 @@ impl Breakers {
         let Some(breaker) = self.0.get_mut(place) else {
             return;
         };
+        // Requests that were under way when it opened say nothing new.
+        if breaker.until.is_some() && !breaker.is_probed {
+            return;
+        }
         breaker.failures = breaker.failures.saturating_add(1);
         if breaker.is_probed || breaker.failures >= FAILURES {
             breaker.until = Some(now + breaker.pause);
@@ -216,6 +220,21 @@ mod tests {
             breakers.failed(0, now);
         }
         assert_eq!(breakers.choose(&[], now), Choice::Wait(Some(now + 5 * SECOND)));
+    }
+
+    #[test]
+    fn failures_that_come_late_do_not_lengthen_the_pause() {
+        let now = Instant::now();
+        let mut breakers = Breakers::new(1);
+        // Seven requests were under way at once.
+        for _ in 0..7 {
+            breakers.failed(0, now);
+        }
+        assert_eq!(breakers.choose(&[], now), Choice::Wait(Some(now + 5 * SECOND)));
+        let then = now + 5 * SECOND;
+        assert_eq!(breakers.choose(&[], then), probe(0));
+        breakers.failed(0, then);
+        assert_eq!(breakers.choose(&[], then), Choice::Wait(Some(then + 10 * SECOND)));
     }
 
     #[test]

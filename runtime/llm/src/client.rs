@@ -74,10 +74,14 @@ impl ModelClient {
         *self.quirks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn once(&self, request: &ModelRequest, context: &CallContext) -> Result<Came, ModelError> {
+    async fn once(
+        &self,
+        request: &ModelRequest,
+        context: &CallContext,
+        quirks: Quirks,
+    ) -> Result<Came, ModelError> {
         let model = request.model.as_deref().unwrap_or(&self.setup.model);
         let origin = format!("{}/{model}", self.setup.name);
-        let quirks = self.quirks();
         let Setup {
             dialect,
             structured_output,
@@ -237,18 +241,24 @@ impl Endpoint for ModelClient {
     }
 
     async fn attempt(&self, request: &ModelRequest, context: &CallContext) -> Result<ModelReply, ModelError> {
+        let known = self.quirks();
+        let mut quirks = known;
         for _ in 0..LESSONS {
-            match self.once(request, context).await? {
-                Came::Reply(reply) => return Ok(reply),
-                Came::Lesson(quirks) => {
-                    tracing::info!(
-                        event = "intel.lesson",
-                        run_id = context.run_id,
-                        endpoint = self.setup.name,
-                        ?quirks
-                    );
-                    *self.quirks.lock().unwrap_or_else(PoisonError::into_inner) = quirks;
+            match self.once(request, context, quirks).await? {
+                Came::Reply(reply) => {
+                    // What did not help says nothing about the endpoint: the request itself may be at fault.
+                    if quirks != known {
+                        tracing::info!(
+                            event = "intel.lesson",
+                            run_id = context.run_id,
+                            endpoint = self.setup.name,
+                            ?quirks
+                        );
+                        *self.quirks.lock().unwrap_or_else(PoisonError::into_inner) = quirks;
+                    }
+                    return Ok(reply);
                 }
+                Came::Lesson(learnt) => quirks = learnt,
             }
         }
         Err(ModelError::Malformed {

@@ -192,3 +192,34 @@ fn what_is_held_of_a_stream_is_bounded() {
         }
     }
 }
+
+#[test]
+fn arguments_in_many_pieces_are_not_read_again_with_each() {
+    // With the name in the first piece, and in every one: read anew each time it would be gigabytes.
+    for repeated in ["", "\"name\":\"t\","] {
+        let event = |name: &str, text: &str| {
+            format!(
+                "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"function\":{{{name}\"arguments\":\"{text}\"}}}}]}}}}]}}\n\n"
+            )
+        };
+        let began = std::time::Instant::now();
+        let mut reader = codec::reader(Dialect::Openai);
+        let mut push = |event: String| reader.push(event.as_bytes(), &mut |_| {}).unwrap();
+        push(event("\"name\":\"t\",", "{\\\"a\\\":\\\""));
+        for _ in 0..64 * 1024 {
+            push(event(repeated, "xxxx"));
+        }
+        push(event(repeated, "\\\"}"));
+        push("data: [DONE]\n\n".to_owned());
+        let heard = reader.end().unwrap();
+        let [crate::message::Block::ToolCall(call)] = heard.blocks.as_slice() else {
+            panic!("{:?}", heard.blocks.len());
+        };
+        let expected = serde_json::json!({"a": "x".repeat(256 * 1024)});
+        assert_eq!(
+            call.arguments,
+            crate::message::Arguments::parse(&expected.to_string())
+        );
+        assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+    }
+}

@@ -557,6 +557,37 @@ async fn what_an_endpoint_does_not_take_is_learnt_from_its_refusal() {
 }
 
 #[tokio::test]
+async fn what_did_not_help_is_not_learnt() {
+    // One caller's schema is at fault, whatever it is asked in.
+    let refusal = json!({"error": {"message": "the schema is not acceptable"}}).to_string();
+    let answers = [
+        (400, None, refusal.as_str()),
+        (400, None, refusal.as_str()),
+        (200, None, &said("{}")),
+    ];
+    let (url, script) = serve(&answers).await;
+    let model = typed(&url, Dialect::Openai, StructuredOutput::Auto);
+    let schema = serde_json::from_value(json!({"type": "object"})).unwrap();
+    let name = "answer".to_owned();
+    let request = ModelRequest {
+        output_schema: Some(OutputSchema { name, schema }),
+        ..request()
+    };
+    let context = context(Duration::from_secs(30));
+    assert!(matches!(
+        model.complete(&request, &context).await,
+        Err(ModelError::Rejected { .. })
+    ));
+    model.complete(&request, &context).await.unwrap();
+    let seen = script.seen.lock().unwrap();
+    let modes: Vec<bool> = seen
+        .iter()
+        .map(|seen| seen.body.get("response_format").is_some())
+        .collect();
+    assert_eq!(modes, [true, false, true], "the next is asked as the first was");
+}
+
+#[tokio::test]
 async fn another_model_and_every_field_of_a_request_reach_the_wire() {
     // L09: a field that is taken and not sent would be a lie.
     for (dialect, model, most, path) in [

@@ -212,12 +212,20 @@ impl Stream {
             return true;
         };
         let has_other_id = !id.is_empty() && !known.is_empty() && known != id;
-        let is_complete = match Arguments::parse(arguments) {
-            Arguments::Object(_) => !arguments.trim().is_empty() || named != name,
-            Arguments::Invalid(_) => false,
-        };
+        if has_other_id {
+            return true;
+        }
         let begins = !name.is_empty() && !named.is_empty() && (!more.is_empty() || named != name);
-        has_other_id || (begins && is_complete)
+        // They are read only where it matters and where they can be complete: not again with each of many pieces.
+        let arguments = arguments.trim();
+        let may_be_complete = arguments.is_empty() || arguments == "null" || arguments.ends_with('}');
+        if !begins || !may_be_complete {
+            return false;
+        }
+        match Arguments::parse(arguments) {
+            Arguments::Object(_) => !arguments.is_empty() || named != name,
+            Arguments::Invalid(_) => false,
+        }
     }
 }
 
