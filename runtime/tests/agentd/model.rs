@@ -1,6 +1,7 @@
 //! A scripted model that speaks Chat Completions. What it answers depends on the conversation alone:
 //! `echo X` calls the tool `echo`, `calls [["tool", {…}], …]` calls one after the other (`$cut` in the arguments is the URI
-//! that the last result named to read on, `$handle` the handle of the last subagent), a tool's result is repeated, `hold` waits until the test lets go and goes on
+//! that the last result named to read on, `$handle` the handle of the last subagent; `"and"` as a third member makes the
+//! next in the same round), a tool's result is repeated, `hold` waits until the test lets go and goes on
 //! with what follows it, anything else is said back. Asked for a summary it writes [`summary`].
 
 use std::net::SocketAddr;
@@ -166,7 +167,8 @@ fn next_call(request: &Value) -> Option<Value> {
         .iter()
         .filter(|message| message["role"] == "tool")
         .count();
-    let call = calls.get(done)?;
+    let first = calls.get(done..).filter(|calls| !calls.is_empty())?;
+    let together = 1 + first.iter().take_while(|call| call[2] == "and").count();
     let last = messages.last()?["content"].as_str().unwrap_or_default();
     let cut = last
         .rsplit_once("the URI ")
@@ -176,13 +178,21 @@ fn next_call(request: &Value) -> Option<Value> {
         .rev()
         .filter_map(|message| serde_json::from_str::<Value>(message["content"].as_str()?).ok())
         .find_map(|result| result["handle"].as_str().map(str::to_owned));
-    let arguments = call[1].to_string().replace("$cut", cut);
-    let arguments = arguments.replace("$handle", &handle.unwrap_or_default());
-    Some(json!({
-        "role": "assistant", "content": null,
-        "tool_calls": [{
-            "id": format!("call_{at}_{done}"), "type": "function",
-            "function": { "name": call[0], "arguments": arguments },
-        }],
-    }))
+    let handle = handle.unwrap_or_default();
+    let calls: Vec<Value> = first
+        .iter()
+        .take(together)
+        .zip(done..)
+        .map(|(call, place)| {
+            let arguments = call[1]
+                .to_string()
+                .replace("$cut", cut)
+                .replace("$handle", &handle);
+            json!({
+                "id": format!("call_{at}_{place}"), "type": "function",
+                "function": { "name": call[0], "arguments": arguments },
+            })
+        })
+        .collect();
+    Some(json!({ "role": "assistant", "content": null, "tool_calls": calls }))
 }

@@ -248,6 +248,39 @@ async fn m2_a_warm_subagent_knows_what_was_said_until_it_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn m2_each_message_to_a_warm_subagent_gets_its_own_answer_or_is_refused() {
+    let world = World::new().await;
+    let (_agentd, caller) = world.start(json!({})).await;
+    let send = |message: &str, more: Value| {
+        let mut call = vec![
+            json!("subagent_send"),
+            json!({ "handle": "$handle", "message": message }),
+        ];
+        call.extend(more.as_array().unwrap().clone());
+        Value::from(call)
+    };
+    let task = calls(json!([
+        ["subagent_run", { "instruction": "one", "mode": "warm" }],
+        send("two", json!(["and"])),
+        send("three", json!(["and"])),
+        send("four", json!([])),
+    ]));
+    caller.send("m1", &task, json!({})).await;
+    let told = results(&world);
+    let mut answered = 0;
+    for (told, message) in told[1..].iter().zip(["two", "three", "four"]) {
+        match told.as_str() {
+            Some(text) => assert!(text.contains("does not wait for a message"), "{told}"),
+            None => {
+                assert_eq!(told["result"], format!("you said: {message}"));
+                answered += 1;
+            }
+        }
+    }
+    assert!(answered > 0, "{told:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn m2_a_worker_that_dies_fails_its_subagent_and_nothing_else() {
     let mut world = World::new().await;
     let (agentd, caller) = world.start(json!({})).await;

@@ -8,10 +8,10 @@ use agentd_agent::request::{Await, Mode, SubagentKill, SubagentSend};
 use agentd_base::text::{CONTENT, content};
 use agentd_state::{EntryKind, EntryQuery, StoreError};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::record::{RESOURCES, Record, State};
-use super::{PAGE, lock};
+use super::{Message, PAGE, lock};
 use crate::supervisor::office::{Caller, Office};
 
 impl Office {
@@ -21,24 +21,26 @@ impl Office {
         caller: &Caller,
         send: SubagentSend,
     ) -> Reply {
-        let (mut following, messages) = {
+        let (waits, messages) = {
             let live = lock(&self.subagents.live);
             let Some(one) = live.get(&send.handle).filter(|one| one.is_of(caller)) else {
                 drop(live);
                 return self.refused(caller, unknown());
             };
-            (one.record.subscribe(), one.messages.clone())
+            let record = one.record.borrow();
+            let waits = record.mode == Mode::Warm && record.state == State::Waiting;
+            (waits, one.messages.clone())
         };
-        let state = following.borrow_and_update().state;
-        if following.borrow().mode != Mode::Warm || state != State::Waiting {
+        let (answer, answered) = oneshot::channel();
+        let text = send.message;
+        // Another may be on its way to it, which is seen only here.
+        if !waits || messages.try_send(Message { text, answer }).is_err() {
             return self.refused(caller, "the subagent does not wait for a message".to_owned());
         }
-        if messages.send(send.message).await.is_err() {
-            return self.refused(caller, unknown());
+        match answered.await {
+            Ok(told) => Reply::Done(told),
+            Err(_) => self.refused(caller, "the subagent ended before it got the message".to_owned()),
         }
-        // It runs first, and then has an answer.
-        let _ = following.wait_for(|record| record.state != State::Waiting).await;
-        Reply::Done(self.settled(&mut following).await)
     }
 
     /// `subagent.kill`.

@@ -8,18 +8,18 @@ use agentd_agent::request::ItemStatus;
 use agentd_base::text::{CONTENT, content};
 use agentd_state::{EntryKind, Write};
 use serde_json::Value;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::record::{Record, State};
-use super::{LIVE, Live, Place, lock};
+use super::{LIVE, Live, Message, Place, lock};
 use crate::supervisor::office::{Caller, Office};
 use crate::supervisor::turns::{Charge, TurnEnd, TurnInput};
 
 /// A warm one that nobody speaks to for so long has ended.
 const WARM: Duration = Duration::from_secs(3600);
-/// Messages to a warm one that wait: its callers wait for the answers.
-const MESSAGES: usize = 8;
+/// Messages to a warm one that wait: what it does not wait for is refused.
+const MESSAGES: usize = 1;
 /// Before an end that could not be stored is stored again.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -30,7 +30,7 @@ struct Life {
     charge: Charge,
     record: watch::Sender<Record>,
     cancel: CancellationToken,
-    messages: mpsc::Receiver<String>,
+    messages: mpsc::Receiver<Message>,
 }
 
 impl Office {
@@ -74,6 +74,7 @@ impl Office {
     /// One turn after the other, until it is over.
     async fn live(self: Arc<Self>, mut life: Life, mut text: String) {
         let mut transcript = Value::Null;
+        let mut answer: Option<oneshot::Sender<Value>> = None;
         let mut run_id = life.handle.clone();
         loop {
             let mut end = match self.runner.upgrade() {
@@ -103,11 +104,17 @@ impl Office {
             life.caller
                 .spent
                 .add(record.steps - steps, record.tokens - tokens);
+            // Who sent the message may have gone.
+            let reply = |answer: Option<oneshot::Sender<Value>>, told| answer.map(|answer| answer.send(told));
+            let told = record.told();
             if record.is_over() {
-                return self.end(life, record).await;
+                self.end(life, record).await;
+                reply(answer, told);
+                return;
             }
             self.stored(vec![self.entry(&life.caller.root, &record)]).await;
             life.record.send_replace(record);
+            reply(answer.take(), told);
             let next = tokio::select! {
                 biased;
                 () = life.cancel.cancelled() => None,
@@ -125,7 +132,8 @@ impl Office {
             };
             record.state = State::Running;
             life.record.send_replace(record);
-            text = next;
+            text = next.text;
+            answer = Some(next.answer);
             run_id = self.ids.next();
         }
     }

@@ -18,7 +18,7 @@ use agentd_base::text::{CONTENT, content};
 use agentd_config::{Document, trifecta};
 use agentd_state::{Entry, EntryKind, EntryQuery, StoreError, Write};
 use serde_json::Value;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -61,7 +61,13 @@ struct Live {
     run_id: String,
     record: watch::Sender<Record>,
     cancel: CancellationToken,
-    messages: mpsc::Sender<String>,
+    messages: mpsc::Sender<Message>,
+}
+
+/// One to a warm subagent, and where its answer goes. Dropped unanswered when the subagent has ended before it.
+struct Message {
+    text: String,
+    answer: oneshot::Sender<Value>,
 }
 
 impl Office {
