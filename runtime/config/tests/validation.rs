@@ -253,6 +253,19 @@ fn every_rule_bites() {
 }
 
 #[test]
+fn field_l07_no_model_is_filled_in_and_its_absence_is_said() {
+    const MISSING: &str =
+        "intelligence.model: is missing: there is no default model; set it to a name that the endpoint knows";
+    for mut document in [pod(), one_shot(), dev()] {
+        put(&mut document, "/intelligence/model", Value::Null);
+        for place in [Place::Pod, Place::Machine] {
+            let said = lines(&document, place);
+            assert!(said.iter().any(|line| line == MISSING), "{said:#?}");
+        }
+    }
+}
+
+#[test]
 fn a_loopback_listener_needs_principals_or_dev() {
     let mut document = pod();
     put(&mut document, "/a2a/listen", json!("https://127.0.0.1:8443"));

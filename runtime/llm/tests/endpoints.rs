@@ -588,7 +588,7 @@ async fn what_did_not_help_is_not_learnt() {
 }
 
 #[tokio::test]
-async fn another_model_and_every_field_of_a_request_reach_the_wire() {
+async fn field_l09_another_model_and_every_field_of_a_request_reach_the_wire() {
     // L09: a field that is taken and not sent would be a lie.
     for (dialect, model, most, path) in [
         (Dialect::Openai, "/model", "/max_tokens", "/v1/chat/completions"),

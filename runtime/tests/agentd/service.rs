@@ -243,7 +243,7 @@ async fn a_killed_supervisor_keeps_its_tasks_and_takes_its_workers_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_lets_a_turn_end() {
+async fn field_c05_a_drain_lets_a_turn_end() {
     let mut world = World::new().await;
     let (mut agentd, caller, _) = world.start(&[]).await;
     let sending = send(&caller, "m1", "hold", json!({}));
@@ -257,7 +257,7 @@ async fn a_drain_lets_a_turn_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_that_cannot_wait_leaves_nothing_working() {
+async fn field_c05_a_drain_that_cannot_wait_leaves_nothing_working() {
     let mut world = World::new().await;
     let (agentd, caller, _) = world.start(&["--lifecycle.drain_timeout", "4s"]).await;
     let context = json!({ "contextId": "c" });

@@ -1,5 +1,5 @@
 //! Every statement of the MCP document that this project promises so far has a test named by its row in the contract
-//! (`m20_…`), and every field case of the MCP client one named by it (`field_m01_…`). Which rows and cases stands in
+//! (`m20_…`), and every field case of its client, of models and of turns one named by it (`field_l01_…`). Which stands in
 //! `rows.txt`. Here by the sources, at once; `make test` asks the same of what cargo ran (`tests/scripts/rows.py`).
 
 use std::collections::BTreeMap;
@@ -61,19 +61,16 @@ fn tests(text: &str) -> Vec<String> {
     names
 }
 
-/// `m20_…` stands for `m20`, `field_m01_…` for `field_m01`. With a leading zero it is a field case of another time.
+/// `m20_…` stands for `m20`, `field_l01_…` for `field_l01`. With a leading zero it is a field case of another time.
 fn row(name: &str) -> Option<String> {
-    let (family, rest) = match name.strip_prefix("field_m") {
-        Some(rest) => ("field_m", rest),
-        None => ("m", name.strip_prefix('m')?),
-    };
-    let number = rest.split_once('_')?.0;
-    let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    let fits = match family {
-        "m" => !number.starts_with('0'),
-        _ => number.len() == 2,
-    };
-    (digits && fits).then(|| format!("{family}{number}"))
+    let digits = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some(case) = name.strip_prefix("field_") {
+        let case = case.split_once('_')?.0;
+        let number = case.strip_prefix(|family: char| family.is_ascii_lowercase())?;
+        return (digits(number) && number.len() == 2).then(|| format!("field_{case}"));
+    }
+    let number = name.strip_prefix('m')?.split_once('_')?.0;
+    (digits(number) && !number.starts_with('0')).then(|| format!("m{number}"))
 }
 
 #[test]
@@ -82,6 +79,9 @@ fn what_is_a_name_and_what_is_a_test() {
     named("m20_every_call", Some("m20"));
     named("m04_discovery", None);
     named("field_m01_a_session", Some("field_m01"));
+    named("field_l07_no_model", Some("field_l07"));
+    named("field_l7_no_model", None);
+    named("field_of_a_record", None);
     named("many_things", None);
     named("m20", None);
     let text = "#[test]\nfn m1_a() {}\nfn m2_helper() {}\n/// A doc.\n#[tokio::test(flavor = \"multi_thread\")]\nasync fn m3_b() {}\n#[test]\n#[ignore]\nfn m4_c() {}\n";
