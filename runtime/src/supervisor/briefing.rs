@@ -50,7 +50,7 @@ impl TurnRunner {
             transcript: input.transcript,
             text: input.text,
             holder: caller.holder,
-            limits: caller.limits,
+            limits: caller.spent.limits(),
             role: charge
                 .as_ref()
                 .map(|charge| charge.role.clone())

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::asking::{Asked, Human, Questions};
-use super::office::{Caller, Office};
+use super::office::{Caller, Office, Spent};
 use super::open::Open;
 use super::settings::{Settings, SettingsWatch, current};
 use crate::logging::AUDIT;
@@ -61,6 +61,8 @@ pub struct Charge {
     pub held: Held,
     /// What it may use up.
     pub limits: TurnLimits,
+    /// What it uses is used of this too: that of the turn which waits for it.
+    pub above: Option<Arc<Spent>>,
     /// JSON Schema of its answer.
     pub output_schema: Option<Value>,
 }
@@ -259,6 +261,10 @@ impl TurnRunner {
                             Some(Said::Reply(id, reply)) => replied(warm, id, reply).await,
                             None => {}
                         }
+                        if asked.is_none() && let Some(status) = turn.caller.spent.is_used_up() {
+                            asked = Some(status);
+                            self.ask(warm, turn, &mut deadline).await;
+                        }
                     }
                     Some(Incoming::Exited(exit)) if silent && exit.is_kill() => {
                         return Err(Lost::Idle(exit.describe()));
@@ -400,9 +406,8 @@ pub(super) fn caller_of(input: &TurnInput, run: &RunLimits) -> Caller {
         held: charge.map_or(Held::All, |charge| charge.held.clone()),
         depth: charge.map_or(0, |charge| charge.depth),
         hops: input.hops,
-        limits,
         until: Instant::now() + limits.deadline,
-        spent: Arc::default(),
+        spent: Spent::new(limits, charge.and_then(|charge| charge.above.clone())),
     }
 }
 
@@ -459,10 +464,13 @@ enum Lost {
     Stuck(Option<Box<TurnResult>>),
 }
 
-/// A turn that was cancelled because its time was up has used up its time.
+/// A turn that was cancelled because its time was up has used up its time; so with what its tree of subagents may use.
 fn named(mut result: Box<TurnResult>, asked: Option<Status>) -> Box<TurnResult> {
     if let (Status::Cancelled, Some(status)) = (result.status, asked) {
         result.status = status;
+        if matches!(status, Status::ExhaustedSteps | Status::ExhaustedTokens) {
+            result.reason = Some("it and its subagents used up what they may (limits.run)".to_owned());
+        }
     }
     result
 }

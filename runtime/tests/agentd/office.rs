@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use agentd::metrics::Metrics;
 use agentd::reload::Settings;
 use agentd::supervisor::budget::Budget;
-use agentd::supervisor::office::{Caller, Office};
+use agentd::supervisor::office::{Caller, Office, Spent};
 use agentd::supervisor::subagents::Subagents;
 use agentd::supervisor::turns::{TurnEnd, TurnInput, TurnRunner};
 use agentd::worker::frame::TurnResult;
@@ -196,13 +196,15 @@ async fn m2_nobody_reads_what_another_principal_keeps() {
             held: Held::All,
             depth: 0,
             hops: 0,
-            limits: TurnLimits {
-                steps: 10,
-                tokens: 1000,
-                deadline: PATIENCE,
-            },
             until: tokio::time::Instant::now() + PATIENCE,
-            spent: Arc::default(),
+            spent: Spent::new(
+                TurnLimits {
+                    steps: 10,
+                    tokens: 1000,
+                    deadline: PATIENCE,
+                },
+                None,
+            ),
         };
         let request = Request::of_tool(tool, arguments.as_object().unwrap().clone()).unwrap();
         match world

@@ -281,6 +281,31 @@ async fn m2_each_message_to_a_warm_subagent_gets_its_own_answer_or_is_refused() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn m2_the_limits_of_a_run_bound_all_of_its_subagents_together() {
+    let world = World::new().await;
+    let (_agentd, caller) = world.start(json!({ "limits": { "run": { "steps": 30 } } })).await;
+    // Each of the two below them alone would use 41 steps.
+    let echoes: Vec<Value> = (0..20)
+        .map(|n| json!(["echo", { "text": n.to_string() }]))
+        .collect();
+    let run = |task: &str, tools: Value| json!({ "instruction": task, "tools": tools });
+    let below = calls(json!([[
+        "subagent_run",
+        run(&calls(Value::from(echoes)), json!(["echo"]))
+    ]]));
+    let with_one_below = run(&below, json!(["subagent.run", "echo"]));
+    let task = calls(json!([
+        ["subagent_run", with_one_below, "and"],
+        ["subagent_run", with_one_below],
+    ]));
+    let sent = caller.send("m1", &task, json!({})).await;
+    assert!(sent.to_string().contains("limits.run"), "{sent:#}");
+    // A round is a step and a call another; what was under way in the end is all that there is beyond it.
+    let rounds = world.model.requests().len();
+    assert!((10..=20).contains(&rounds), "{rounds}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn m2_a_worker_that_dies_fails_its_subagent_and_nothing_else() {
     let mut world = World::new().await;
     let (agentd, caller) = world.start(json!({})).await;

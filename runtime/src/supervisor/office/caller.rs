@@ -2,12 +2,13 @@
 //! worker says. Pure.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use agentd_agent::request::{Mode, SubagentLimits};
 use agentd_agent::{Held, Holder, TurnLimits};
 use agentd_config::document::RunLimits;
 use tokio::time::Instant;
+
+use super::Spent;
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -28,27 +29,10 @@ pub struct Caller {
     pub depth: u32,
     /// Messages of turns that led to this one.
     pub hops: u32,
-    /// What the turn may use up.
-    pub limits: TurnLimits,
     /// When its time is up.
     pub until: Instant,
-    /// What it and its subagents used so far.
+    /// What it may use up, and what it and its subagents used so far.
     pub spent: Arc<Spent>,
-}
-
-/// What a turn used, as far as the supervisor was told.
-#[derive(Debug, Default)]
-pub struct Spent {
-    steps: AtomicU64,
-    tokens: AtomicU64,
-}
-
-impl Spent {
-    /// Adds to it.
-    pub fn add(&self, steps: u64, tokens: u64) {
-        self.steps.fetch_add(steps, Ordering::Relaxed);
-        self.tokens.fetch_add(tokens, Ordering::Relaxed);
-    }
 }
 
 impl Caller {
@@ -64,18 +48,11 @@ impl Caller {
                 tokens: run.tokens(),
                 deadline: run.deadline(),
             },
-            Mode::Sync | Mode::Async | Mode::Warm => {
-                let steps =
-                    u64::from(self.limits.steps).saturating_sub(self.spent.steps.load(Ordering::Relaxed));
-                TurnLimits {
-                    steps: u32::try_from(steps).unwrap_or(u32::MAX),
-                    tokens: self
-                        .limits
-                        .tokens
-                        .saturating_sub(self.spent.tokens.load(Ordering::Relaxed)),
-                    deadline: self.until.saturating_duration_since(Instant::now()),
-                }
-            }
+            Mode::Sync | Mode::Async | Mode::Warm => TurnLimits {
+                steps: u32::try_from(self.spent.steps_left()).unwrap_or(u32::MAX),
+                tokens: self.spent.tokens_left(),
+                deadline: self.until.saturating_duration_since(Instant::now()),
+            },
         };
         if limits.steps == 0 || limits.tokens == 0 || limits.deadline.is_zero() {
             return Err(
@@ -110,13 +87,15 @@ mod tests {
             held: Held::All,
             depth: 0,
             hops: 0,
-            limits: TurnLimits {
-                steps: 10,
-                tokens: 1000,
-                deadline: Duration::from_secs(60),
-            },
             until: Instant::now() + Duration::from_secs(60),
-            spent: Arc::default(),
+            spent: Spent::new(
+                TurnLimits {
+                    steps: 10,
+                    tokens: 1000,
+                    deadline: Duration::from_secs(60),
+                },
+                None,
+            ),
         };
         let run: RunLimits = serde_json::from_value(json!({"steps": 50})).unwrap();
         let asked = |value| serde_json::from_value::<SubagentLimits>(value).unwrap();

@@ -7,6 +7,7 @@ mod mapped;
 mod memory;
 mod message;
 mod plan;
+mod spent;
 mod status;
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -22,11 +23,12 @@ use agentd_state::{Entry, EntryKind, Store, StoreError, Write};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-pub use self::caller::{Caller, Spent};
+pub use self::caller::Caller;
 pub use self::mapped::{Behind, contracts};
 use self::memory::Shelf;
 pub use self::message::depth_of;
 use self::plan::Plan;
+pub use self::spent::Spent;
 use super::asking::Human;
 use super::budget::Budget;
 use super::settings::{SettingsWatch, current};

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use agentd_agent::Reply;
-use agentd_agent::request::{Await, Mode, SubagentKill, SubagentSend};
+use agentd_agent::request::{Await, Mode, SubagentKill, SubagentLimits, SubagentSend};
+use agentd_agent::{Reply, TurnLimits};
 use agentd_base::text::{CONTENT, content};
 use agentd_state::{EntryKind, EntryQuery, StoreError};
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ use tokio::sync::{oneshot, watch};
 use super::record::{RESOURCES, Record, State};
 use super::{Message, PAGE, lock};
 use crate::supervisor::office::{Caller, Office};
+use crate::supervisor::settings::current;
 
 impl Office {
     /// `subagent.send`.
@@ -21,7 +22,7 @@ impl Office {
         caller: &Caller,
         send: SubagentSend,
     ) -> Reply {
-        let (waits, messages) = {
+        let (waits, messages, own) = {
             let live = lock(&self.subagents.live);
             let Some(one) = live.get(&send.handle).filter(|one| one.is_of(caller)) else {
                 drop(live);
@@ -29,12 +30,29 @@ impl Office {
             };
             let record = one.record.borrow();
             let waits = record.mode == Mode::Warm && record.state == State::Waiting;
-            (waits, one.messages.clone())
+            (waits, one.messages.clone(), one.limits)
         };
+        let settings = current(&self.settings);
+        let run = &settings.document.limits.run;
+        let left = match caller.left(SubagentLimits::default(), Mode::Warm, run) {
+            Ok(left) => left,
+            Err(why) => return self.refused(caller, why),
+        };
+        let limits = TurnLimits {
+            steps: own.steps.min(left.steps),
+            tokens: own.tokens.min(left.tokens),
+            deadline: own.deadline.min(left.deadline),
+        };
+        let above = caller.spent.clone();
         let (answer, answered) = oneshot::channel();
-        let text = send.message;
+        let message = Message {
+            text: send.message,
+            limits,
+            above,
+            answer,
+        };
         // Another may be on its way to it, which is seen only here.
-        if !waits || messages.try_send(Message { text, answer }).is_err() {
+        if !waits || messages.try_send(message).is_err() {
             return self.refused(caller, "the subagent does not wait for a message".to_owned());
         }
         match answered.await {

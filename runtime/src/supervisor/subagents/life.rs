@@ -53,6 +53,7 @@ impl Office {
             record: record.clone(),
             cancel: cancel.clone(),
             messages,
+            limits: charge.limits,
         };
         lock(&self.subagents.live).insert(handle.clone(), live);
         place.lives = true;
@@ -96,14 +97,10 @@ impl Office {
                 },
             };
             let mut record = life.record.borrow().clone();
-            let (steps, tokens) = (record.steps, record.tokens);
             if let TurnEnd::Done(result) = &mut end {
                 transcript = std::mem::take(&mut result.transcript);
             }
             record.after(end, self.clock.now());
-            life.caller
-                .spent
-                .add(record.steps - steps, record.tokens - tokens);
             // Who sent the message may have gone.
             let reply = |answer: Option<oneshot::Sender<Value>>, told| answer.map(|answer| answer.send(told));
             let told = record.told();
@@ -134,6 +131,8 @@ impl Office {
             life.record.send_replace(record);
             text = next.text;
             answer = Some(next.answer);
+            life.charge.limits = next.limits;
+            life.charge.above = Some(next.above);
             run_id = self.ids.next();
         }
     }

@@ -11,8 +11,8 @@ mod record;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agentd_agent::Reply;
 use agentd_agent::request::{Mode, Said, SubagentRun};
+use agentd_agent::{Reply, TurnLimits};
 use agentd_base::rate::Rate;
 use agentd_base::text::{CONTENT, content};
 use agentd_config::{Document, trifecta};
@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 use self::ledger::{Bounds, Ledger};
 pub use self::mint::narrowed;
 use self::record::{Record, State};
-use super::office::{Caller, Office, contracts};
+use super::office::{Caller, Office, Spent, contracts};
 use super::settings::current;
 use super::turns::Charge;
 use crate::logging::AUDIT;
@@ -62,11 +62,16 @@ struct Live {
     record: watch::Sender<Record>,
     cancel: CancellationToken,
     messages: mpsc::Sender<Message>,
+    /// What it may use up with each message.
+    limits: TurnLimits,
 }
 
 /// One to a warm subagent, and where its answer goes. Dropped unanswered when the subagent has ended before it.
 struct Message {
     text: String,
+    /// What its sender has left, of what the subagent may use up with it.
+    limits: TurnLimits,
+    above: Arc<Spent>,
     answer: oneshot::Sender<Value>,
 }
 
@@ -263,6 +268,8 @@ impl Office {
             depth: caller.depth + 1,
             held,
             limits,
+            // One that goes on without its caller is nobody's share.
+            above: (asked.mode != Mode::Detached).then(|| caller.spent.clone()),
             output_schema: asked.output_schema.clone(),
         })
     }
