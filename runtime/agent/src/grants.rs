@@ -28,6 +28,9 @@ impl Holder {
     }
 }
 
+/// The tool of ours that reads what servers offer to read.
+pub const READ: &str = "resource.read";
+
 /// Who has a tool without being given it by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Grant {
@@ -53,7 +56,7 @@ const TABLE: [(&str, Grant); 54] = [
     ("memory.pop", Grant::All), ("memory.push", Grant::All), ("memory.shift", Grant::All),
     ("message.send", Grant::Commanding),
     ("plan.clear", Grant::All), ("plan.create", Grant::All), ("plan.get", Grant::All), ("plan.update", Grant::All),
-    ("resource.read", Grant::All), ("search.fetch", Grant::All), ("search.query", Grant::All),
+    (READ, Grant::All), ("search.fetch", Grant::All), ("search.query", Grant::All),
     ("skills.list", Grant::All), ("skills.load", Grant::All), ("skills.unload", Grant::All),
     ("sleep", Grant::All), ("status", Grant::All),
     ("subagent.await", Grant::Commanding), ("subagent.kill", Grant::Commanding), ("subagent.list", Grant::Commanding),

@@ -10,6 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value};
 
 use crate::desk::Desk;
+use crate::grants::READ;
 use crate::observation::Observation;
 use crate::offer::is_own;
 use crate::prompt::bounded;
@@ -61,7 +62,7 @@ pub(crate) async fn read(uri: &str, ordinal: u32, desk: &Desk) -> Observation {
     };
     let mut arguments = Map::new();
     arguments.insert("uri".to_owned(), uri.into());
-    let meta = desk.meta(&server, "resource.read", &arguments, ordinal);
+    let meta = desk.meta(&server, READ, &arguments, ordinal);
     match fetch(desk, &server, uri, &meta).await {
         None => Observation::error(format!("server {server} is not connected now; try later")),
         Some(Ok(contents)) => Observation::result(words(uri, &contents)),

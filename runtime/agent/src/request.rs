@@ -7,6 +7,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::turn::TurnLimits;
+
 /// Requests of one turn that may be open at the same time: the calls of a round and the model's own.
 pub const OPEN_REQUESTS: usize = 16;
 
@@ -451,6 +453,16 @@ pub struct SubagentLimits {
     /// Wall clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
+}
+
+impl From<TurnLimits> for SubagentLimits {
+    fn from(limits: TurnLimits) -> Self {
+        Self {
+            steps: Some(limits.steps),
+            tokens: Some(limits.tokens),
+            deadline: Some(Duration(limits.deadline)),
+        }
+    }
 }
 
 /// Something that was said.

@@ -102,8 +102,17 @@ impl Router {
         }
     }
 
-    /// Loads the skills that these texts refer to. One that cannot be loaded is left out.
+    /// The skills of the conversation.
+    pub fn skills(&self) -> Arc<Skills> {
+        self.parts.skills.clone()
+    }
+
+    /// Loads the skills that these texts refer to. One that cannot be loaded is left out. Without sources no server is
+    /// asked what it offers.
     pub async fn follow(&self, texts: &[&str]) {
+        if !self.parts.skills.has_sources() {
+            return;
+        }
         let offer = self.parts.servers.offer().await;
         skills::follow(&self.desk(offer), texts).await;
     }
@@ -253,7 +262,7 @@ impl ToolRunner for Router {
 
 /// Whether a tool of ours is carried out by a server.
 fn is_server_s(tool: &str) -> bool {
-    tool == "resource.read" || grants::is_contract(tool)
+    tool == grants::READ || grants::is_contract(tool)
 }
 
 /// A call of a server's tool, and the class of what went wrong. It is sent once: that it may be carried out twice nobody

@@ -17,7 +17,7 @@ use crate::prompt::{bounded, section};
 use crate::reading;
 
 /// The tool that loads: who does not have it loads nothing by a reference either.
-pub(crate) const LOAD: &str = "skills.load";
+pub const LOAD: &str = "skills.load";
 /// Where the loaded ones stand beside the items of a transcript.
 const KEY: &str = "skills";
 /// A name that is longer is none.
@@ -119,6 +119,11 @@ impl Skills {
         ) {
             stored.insert(KEY.to_owned(), loaded);
         }
+    }
+
+    /// Whether there is anything to load.
+    pub(crate) fn has_sources(&self) -> bool {
+        !self.settings.sources.is_empty()
     }
 
     /// Another number whenever something was loaded or put away.
@@ -305,7 +310,7 @@ pub(crate) async fn follow(desk: &Desk, texts: &[&str]) {
         );
     }
     let settings = &desk.skills.settings;
-    if settings.sources.is_empty() || internal::find(LOAD, desk).is_none() {
+    if internal::find(LOAD, desk).is_none() {
         return;
     }
     let names: BTreeSet<&str> = texts

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use agentd_base::class::{Class, Classified};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use crate::document::Tag;
+use crate::document::{McpServer, Tag};
 
 /// Why a filter is none.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -31,6 +31,11 @@ pub struct ToolFilter {
 }
 
 impl ToolFilter {
+    /// That of a server.
+    pub fn of(server: &McpServer) -> Result<Self, FilterError> {
+        Self::new(server.allow.as_deref(), &server.exclude)
+    }
+
     /// `allow` absent lets everything in, empty nothing; `exclude` wins.
     pub fn new(allow: Option<&[String]>, exclude: &[String]) -> Result<Self, FilterError> {
         Ok(Self {

@@ -73,7 +73,7 @@ pub fn declared(document: &Document) -> Option<Trifecta> {
             tags,
             ..
         } = server;
-        let Ok(filter) = ToolFilter::new(allow.as_deref(), exclude) else {
+        let Ok(filter) = ToolFilter::of(server) else {
             continue;
         };
         // Names and nothing else: these are the tools.

@@ -520,6 +520,22 @@ fn typed(url: &str, dialect: Dialect, structured_output: StructuredOutput) -> Fa
     quick(vec![Arc::new(ModelClient::new(setup, client))])
 }
 
+/// A request whose answer is to be an object.
+fn of_an_object() -> ModelRequest {
+    let schema = serde_json::from_value(json!({"type": "object"})).unwrap();
+    let name = "answer".to_owned();
+    ModelRequest {
+        output_schema: Some(OutputSchema { name, schema }),
+        ..request()
+    }
+}
+
+/// Which of the requests asked for the shape of the answer by the provider's own means.
+fn shaped(seen: &[Seen]) -> Vec<bool> {
+    let asks = |seen: &Seen| seen.body.get("response_format").is_some();
+    seen.iter().map(asks).collect()
+}
+
 #[tokio::test]
 async fn what_an_endpoint_does_not_take_is_learnt_from_its_refusal() {
     let refusal = json!({"error": {"message": "response_format json_schema is not supported"}}).to_string();
@@ -530,12 +546,7 @@ async fn what_an_endpoint_does_not_take_is_learnt_from_its_refusal() {
     ];
     let (url, script) = serve(&answers).await;
     let model = typed(&url, Dialect::Openai, StructuredOutput::Auto);
-    let schema = serde_json::from_value(json!({"type": "object"})).unwrap();
-    let name = "answer".to_owned();
-    let request = ModelRequest {
-        output_schema: Some(OutputSchema { name, schema }),
-        ..request()
-    };
+    let request = of_an_object();
     for _ in 0..2 {
         model
             .complete(&request, &context(Duration::from_secs(30)))
@@ -543,10 +554,7 @@ async fn what_an_endpoint_does_not_take_is_learnt_from_its_refusal() {
             .unwrap();
     }
     let seen = script.seen.lock().unwrap();
-    let modes: Vec<bool> = seen
-        .iter()
-        .map(|seen| seen.body.get("response_format").is_some())
-        .collect();
+    let modes = shaped(&seen);
     assert_eq!(modes, [true, false, false], "once, and not again");
     assert!(
         seen[1].body["messages"][0]["content"]
@@ -567,12 +575,7 @@ async fn what_did_not_help_is_not_learnt() {
     ];
     let (url, script) = serve(&answers).await;
     let model = typed(&url, Dialect::Openai, StructuredOutput::Auto);
-    let schema = serde_json::from_value(json!({"type": "object"})).unwrap();
-    let name = "answer".to_owned();
-    let request = ModelRequest {
-        output_schema: Some(OutputSchema { name, schema }),
-        ..request()
-    };
+    let request = of_an_object();
     let context = context(Duration::from_secs(30));
     assert!(matches!(
         model.complete(&request, &context).await,
@@ -580,10 +583,7 @@ async fn what_did_not_help_is_not_learnt() {
     ));
     model.complete(&request, &context).await.unwrap();
     let seen = script.seen.lock().unwrap();
-    let modes: Vec<bool> = seen
-        .iter()
-        .map(|seen| seen.body.get("response_format").is_some())
-        .collect();
+    let modes = shaped(&seen);
     assert_eq!(modes, [true, false, true], "the next is asked as the first was");
 }
 

@@ -111,7 +111,7 @@ impl Catalogue {
 /// A server's tools that its filter lets in: each name once, and only names that can be shown.
 fn admitted<'a>((server, tools): (&'a McpServer, &'a [Tool])) -> Vec<(&'a McpServer, &'a Tool)> {
     // Validation refused a filter that is none; should one come here, it lets nothing in.
-    let Ok(filter) = ToolFilter::new(server.allow.as_deref(), &server.exclude) else {
+    let Ok(filter) = ToolFilter::of(server) else {
         return Vec::new();
     };
     let mut seen = BTreeSet::new();

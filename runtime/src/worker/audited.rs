@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use agentd_agent::grants::READ;
+use agentd_agent::skills::LOAD;
 use agentd_agent::{Offer, Servers};
 use agentd_mcp::{CallError, CallMeta, Content, Entry, ReadError};
 use async_trait::async_trait;
@@ -12,11 +14,6 @@ use tokio::sync::mpsc;
 
 use super::frame::{FromWorker, ToolCalled, ToolOutcome};
 use super::listing::Listing;
-
-/// What a read is called in the audit: the tool of ours that makes it.
-const READ: &str = "resource.read";
-/// A prompt that is got, likewise.
-const PROMPT: &str = "skills.load";
 
 /// See the module.
 pub struct Audited {
@@ -63,7 +60,7 @@ impl Servers for Audited {
         meta: &CallMeta,
     ) -> Option<Result<String, CallError>> {
         let connection = self.listing.connection(server)?;
-        let told = Told::begin(&self.frames, &meta.run_id, server, PROMPT);
+        let told = Told::begin(&self.frames, &meta.run_id, server, LOAD);
         let answer = connection.prompt(name, arguments, meta).await;
         told.end(match &answer {
             Ok(_) => ToolOutcome::Ok,

@@ -10,6 +10,7 @@ pub mod listing;
 pub mod models;
 pub mod pool;
 pub mod process;
+pub mod shown;
 pub mod skills;
 pub mod toolbox;
 pub mod turn;

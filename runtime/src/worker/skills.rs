@@ -1,10 +1,10 @@
 //! What a document says about skills, for a turn. Pure.
 
-use agentd_agent::Shown;
 use agentd_agent::skills::{Settings, Source};
 use agentd_config::Document;
 use agentd_config::document::Discover;
-use agentd_config::filter::ToolFilter;
+
+use super::shown::shown;
 
 /// See the module.
 pub fn settings(document: &Document) -> Settings {
@@ -14,14 +14,11 @@ pub fn settings(document: &Document) -> Settings {
         server: source.server.clone(),
         prompts: source.discover != Discover::Resources,
         resources: source.discover != Discover::Prompts,
-        filter: match &source.filter {
-            None => Shown::default(),
-            // Validation refused a glob that is none; should one come here, it lets nothing in.
-            Some(glob) => match ToolFilter::new(Some(std::slice::from_ref(glob)), &[]) {
-                Ok(filter) => Shown::by(move |name| filter.admits(name)),
-                Err(_) => Shown::by(|_| false),
-            },
-        },
+        filter: source
+            .filter
+            .as_ref()
+            .map(|glob| shown(std::slice::from_ref(glob)))
+            .unwrap_or_default(),
     });
     Settings {
         sources: sources.collect(),

@@ -103,8 +103,7 @@ impl Toolbox {
             .values()
             .filter(|(server, _)| !self.held.contains_key(&server.name));
         let opening = missing.map(|(server, reachable)| {
-            let source = is_source(&server.name);
-            self.open(server, timeout, (reachable, source), outbound)
+            self.open(server, timeout, reachable, is_source(&server.name), outbound)
         });
         let (opened, _, ()) = tokio::join!(join_all(opening), refreshing, close(closing));
         let mut failed = Vec::new();
@@ -125,7 +124,8 @@ impl Toolbox {
         &self,
         server: &McpServer,
         timeout: Option<Duration>,
-        (reachable, is_source): (&Reachable, bool),
+        reachable: &Reachable,
+        is_source: bool,
         outbound: &Outbound,
     ) -> Result<Held, String> {
         let hooks = Hooks {

@@ -10,7 +10,6 @@ use agentd_agent::{
 };
 use agentd_config::Document;
 use agentd_config::document::Dialect;
-use agentd_config::filter::ToolFilter;
 use agentd_llm::{Failover, Model};
 use agentd_mcp::Outbound;
 use serde_json::Value;
@@ -21,6 +20,7 @@ use super::asking::Asker;
 use super::audited::Audited;
 use super::frame::{Configure, FromWorker, Turn, TurnResult};
 use super::models::{self, Counted};
+use super::shown::shown;
 use super::skills;
 use super::toolbox::Toolbox;
 use crate::telemetry::{About, Traces, TurnSpan};
@@ -122,15 +122,8 @@ impl Workshop {
                 fixed: budget.reserve.fixed,
             }),
         };
-        let skills = Arc::new(Skills::restored(skills::settings(document), &turn.transcript));
-        let router = self.router(
-            &turn,
-            document,
-            frames,
-            (model.clone(), skills.clone()),
-            &instruction,
-            &span,
-        );
+        let router = self.router(&turn, document, frames, model.clone(), &instruction, &span);
+        let skills = router.skills();
         // Each read has its own clock; together they have that of the turn.
         let texts = [instruction.as_str(), turn.role.as_str(), turn.text.as_str()];
         let follow = router.follow(&texts);
@@ -152,7 +145,7 @@ impl Workshop {
         turn: &Turn,
         document: &Document,
         frames: &mpsc::Sender<FromWorker>,
-        (model, skills): (Arc<dyn Model>, Arc<Skills>),
+        model: Arc<dyn Model>,
         instruction: &str,
         span: &TurnSpan,
     ) -> Router {
@@ -177,7 +170,7 @@ impl Workshop {
             kept: self.kept.clone(),
             supervisor: self.asker.clone(),
             model,
-            skills,
+            skills: Arc::new(Skills::restored(skills::settings(document), &turn.transcript)),
         };
         Router::new(parts, context)
     }
@@ -194,22 +187,18 @@ fn provider(dialect: Dialect) -> &'static str {
 
 /// Which tools the document leaves a turn. What a conversation's model is shown is chosen; what others hold was minted.
 fn choice(document: &Document, turn: &Turn) -> Choice {
-    let shown = |names: &Option<Vec<String>>| {
+    let chosen = |names: &Option<Vec<String>>| {
         let names = names.as_deref().filter(|_| turn.holder == Holder::Root)?;
         match names {
             [one] if one == "all" => None,
             [one] if one == "none" => Some(Shown::by(|_| false)),
-            // Validation refused a glob that is none; should one come here, it lets nothing in.
-            names => Some(match ToolFilter::new(Some(names), &[]) {
-                Ok(filter) => Shown::by(move |name| filter.admits(name)),
-                Err(_) => Shown::by(|_| false),
-            }),
+            globs => Some(shown(globs)),
         }
     };
     let tools = &document.agent.tools;
     Choice {
-        internal: shown(&tools.internal).unwrap_or_default(),
-        mcp: shown(&tools.mcp).unwrap_or_default(),
+        internal: chosen(&tools.internal).unwrap_or_default(),
+        mcp: chosen(&tools.mcp).unwrap_or_default(),
         disabled: document.tools.disabled.iter().cloned().collect(),
         mapped: turn.mapped.clone(),
     }

@@ -106,6 +106,15 @@ pub fn task_tools(request: &Value) -> Vec<&str> {
     names.filter(|name| !ours(name)).collect()
 }
 
+/// The results of tools that a request tells the model, in order.
+pub fn tool_results(request: &Value) -> Vec<&str> {
+    let messages = request["messages"].as_array().unwrap();
+    let results = messages.iter().filter(|message| message["role"] == "tool");
+    results
+        .map(|message| message["content"].as_str().unwrap())
+        .collect()
+}
+
 async fn complete(State(script): State<Arc<Script>>, Json(request): Json<Value>) -> Response {
     script.requests.lock().unwrap().push(request.clone());
     let status = *script.status.lock().unwrap();

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::model::Model;
+use crate::model::{Model, tool_results};
 use crate::process::{PATIENCE, PROGRAM};
 
 struct World {
@@ -167,13 +167,10 @@ async fn m2_a_turn_that_is_cancelled_takes_its_subagents_with_it_but_not_those_t
         ["subagent_status", { "handle": handles[1] }],
     ]);
     world.turn("run-2", calls, &CancellationToken::new()).await;
-    let messages = world.model.requests().last().unwrap()["messages"].clone();
-    let told: Vec<Value> = messages
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|message| message["role"] == "tool")
-        .map(|message| serde_json::from_str(message["content"].as_str().unwrap()).unwrap())
+    let requests = world.model.requests();
+    let told: Vec<Value> = tool_results(requests.last().unwrap())
+        .into_iter()
+        .map(|text| serde_json::from_str(text).unwrap())
         .collect();
     let states: Vec<&str> = told.iter().map(|one| one["status"].as_str().unwrap()).collect();
     assert_eq!(states, ["cancelled", "cancelled", "running"]);

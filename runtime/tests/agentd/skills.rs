@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::a2a::Caller;
-use crate::model::Model;
+use crate::model::{Model, tool_results};
 use crate::process::Agentd;
 
 /// A server of prompts; every request that it got.
@@ -127,13 +127,7 @@ async fn m2_a_skill_is_listed_loaded_by_reference_or_tool_kept_between_turns_and
     let before = &model.requests()[1];
     assert!(system(before).contains("The words of review."), "{before:#}");
     assert!(!system(&last).contains("The words of review."), "{last:#}");
-    let results: Vec<&str> = last["messages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|message| message["role"] == "tool")
-        .map(|message| message["content"].as_str().unwrap())
-        .collect();
+    let results = tool_results(&last);
     let listed: Value = serde_json::from_str(results[0]).unwrap();
     assert_eq!(
         listed,

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::a2a::{Caller, answer};
 use crate::mcp_rich::Rich;
 use crate::mcp_server::McpServer;
-use crate::model::{Model, task_tools};
+use crate::model::{Model, task_tools, tool_results};
 use crate::process::{Agentd, kill_worker};
 
 struct World {
@@ -75,9 +75,7 @@ fn results(world: &World) -> Vec<Value> {
         .rev()
         .find(|request| !is_of_subagent(request))
         .unwrap();
-    let messages = root["messages"].as_array().unwrap();
-    let tools = messages.iter().filter(|message| message["role"] == "tool");
-    let results = tools.map(|message| message["content"].as_str().unwrap());
+    let results = tool_results(root).into_iter();
     results
         .map(|text| serde_json::from_str(text).unwrap_or_else(|_| text.into()))
         .collect()
@@ -134,9 +132,7 @@ async fn m2_a_subagent_does_its_task_with_what_was_minted_and_nothing_else() {
         .map(|tool| tool["function"]["name"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["finish", "echo"]);
-    let messages = requests.last().unwrap()["messages"].as_array().unwrap().clone();
-    let seen = messages.iter().filter(|message| message["role"] == "tool");
-    let seen: Vec<&str> = seen.map(|message| message["content"].as_str().unwrap()).collect();
+    let seen = tool_results(requests.last().unwrap());
     assert_eq!(seen[0], "echo: x");
     for refused in &seen[1..] {
         assert!(refused.contains("there is no tool"), "{seen:#?}");
@@ -448,16 +444,8 @@ async fn m2_a_message_goes_into_another_conversation_of_the_same_principal() {
         let text = request.to_string();
         text.contains("waits for itself") || text.contains("wait for itself")
     });
-    let of_sender = of_sender
-        .map(|request| request["messages"].clone())
-        .unwrap_or_default();
-    let tools: Vec<&str> = of_sender
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|message| message["role"] == "tool")
-        .map(|message| message["content"].as_str().unwrap())
-        .collect();
+    let of_sender = of_sender.unwrap();
+    let tools = tool_results(&of_sender);
     let first: Value = serde_json::from_str(tools[0]).unwrap();
     assert_eq!(
         (&first["state"], &first["answer"]),

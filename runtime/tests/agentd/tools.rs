@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::a2a::Caller;
 use crate::mcp_rich::Rich;
 use crate::mcp_server::McpServer;
-use crate::model::{Model, task_tools};
+use crate::model::{Model, task_tools, tool_results};
 use crate::process::Agentd;
 
 /// A model, and a folder to run in.
@@ -67,11 +67,7 @@ impl Ran {
 
     /// The results that the model was told, in order.
     fn results(&self) -> Vec<&str> {
-        let messages = self.requests.last().unwrap()["messages"].as_array().unwrap();
-        let results = messages.iter().filter(|message| message["role"] == "tool");
-        results
-            .map(|message| message["content"].as_str().unwrap())
-            .collect()
+        tool_results(self.requests.last().unwrap())
     }
 
     fn events(&self, event: &str) -> Vec<&Value> {

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{object, text};
+use crate::grants::READ;
 use crate::internal::{Call, Came, Handler, Internal};
 use crate::reading;
 
@@ -11,7 +12,7 @@ struct Read;
 
 pub(super) fn tools() -> Vec<Internal> {
     let read = Internal::new(
-        "resource.read",
+        READ,
         "Reads a resource: one of those that the MCP servers list, or an agentd:// URI that a result named.",
         object([("uri*", text(reading::URI_CHARS, "The URI."))]),
         json!(null),

@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{object, text};
+use crate::grants::READ;
 use crate::internal::{self, Call, Came, Handler, Internal};
 use crate::skills;
 
 /// One call; the turn's own time ends it earlier.
 const TIME: Duration = Duration::from_secs(300);
 /// What reads is by itself.
-const READ: &str = "resource.read";
 /// All that one thought reads.
 const READ_BYTES: usize = 1024 * 1024;
 const SYSTEM: &str = "Think about what you are asked and answer it. You have no tools.";

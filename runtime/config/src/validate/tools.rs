@@ -76,10 +76,8 @@ pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
             ));
         }
         let server = document.mcp.servers.iter().find(|one| one.name == mapped.server);
-        let is_kept_out = server.is_some_and(|server| {
-            ToolFilter::new(server.allow.as_deref(), &server.exclude)
-                .is_ok_and(|filter| !filter.admits(&mapped.tool))
-        });
+        let is_kept_out = server
+            .is_some_and(|server| ToolFilter::of(server).is_ok_and(|filter| !filter.admits(&mapped.tool)));
         if is_kept_out {
             faults.push(Fault::new(
                 format!("{key}.tool"),

@@ -69,10 +69,7 @@ pub fn contracts(document: &Document, view: &ServersView) -> BTreeMap<String, Be
 /// every name.
 fn is_let_in(document: &Document, behind: &Behind) -> bool {
     let server = document.mcp.servers.iter().find(|one| one.name == behind.server);
-    server.is_some_and(|server| {
-        ToolFilter::new(server.allow.as_deref(), &server.exclude)
-            .is_ok_and(|filter| filter.admits(&behind.tool))
-    })
+    server.is_some_and(|server| ToolFilter::of(server).is_ok_and(|filter| filter.admits(&behind.tool)))
 }
 
 impl Behind {

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use agentd_agent::request::{Await, Mode, SubagentKill, SubagentLimits, SubagentSend};
-use agentd_agent::{Reply, TurnLimits};
+use agentd_agent::Reply;
+use agentd_agent::request::{Await, Mode, SubagentKill, SubagentSend};
 use agentd_base::text::{CONTENT, content};
 use agentd_state::{EntryKind, EntryQuery, StoreError};
 use serde_json::{Value, json};
@@ -34,14 +34,9 @@ impl Office {
         };
         let settings = current(&self.settings);
         let run = &settings.document.limits.run;
-        let left = match caller.left(SubagentLimits::default(), Mode::Warm, run) {
-            Ok(left) => left,
+        let limits = match caller.left(own.into(), Mode::Warm, run) {
+            Ok(limits) => limits,
             Err(why) => return self.refused(caller, why),
-        };
-        let limits = TurnLimits {
-            steps: own.steps.min(left.steps),
-            tokens: own.tokens.min(left.tokens),
-            deadline: own.deadline.min(left.deadline),
         };
         let above = caller.spent.clone();
         let (answer, answered) = oneshot::channel();

@@ -101,13 +101,10 @@ impl Office {
                 transcript = std::mem::take(&mut result.transcript);
             }
             record.after(end, self.clock.now());
-            // Who sent the message may have gone.
-            let reply = |answer: Option<oneshot::Sender<Value>>, told| answer.map(|answer| answer.send(told));
             let told = record.told();
             if record.is_over() {
                 self.end(life, record).await;
-                reply(answer, told);
-                return;
+                return reply(answer, told);
             }
             self.stored(vec![self.entry(&life.caller.root, &record)]).await;
             life.record.send_replace(record);
@@ -179,6 +176,13 @@ impl Office {
                 () = self.subagents.closed.cancelled() => return,
             }
         }
+    }
+}
+
+/// Answers the message that a turn was about, if it was about one. Who sent it may have gone.
+fn reply(answer: Option<oneshot::Sender<Value>>, told: Value) {
+    if let Some(answer) = answer {
+        let _ = answer.send(told);
     }
 }
 

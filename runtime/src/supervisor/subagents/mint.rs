@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use agentd_agent::grants::READ;
 use agentd_agent::request::SubagentRun;
 use agentd_agent::{Held, Holder, grants};
 use agentd_base::text::clip;
@@ -13,9 +14,6 @@ use crate::supervisor::office::Behind;
 
 /// A name that a model wrote, in an error.
 const SHOWN_CHARS: usize = 100;
-
-/// Reads what a server lists.
-const READ: &str = "resource.read";
 
 /// Who gives, and of what.
 pub(super) struct Giver<'a> {
