@@ -5,6 +5,9 @@ use std::path::Path;
 use agentd_state::StoreError;
 use rusqlite::ErrorCode;
 
+/// What to do about it.
+pub(super) const DISK_FULL: &str = "the disk is full: free space or give the claim a larger size";
+
 /// What went wrong inside a read or a batch, before the path is known.
 #[derive(Debug)]
 pub(super) enum Fault {
@@ -38,7 +41,7 @@ impl Fault {
 
 pub(super) fn sqlite(error: &rusqlite::Error, file: &Path) -> StoreError {
     let remedy = match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => "the disk is full: free space or give the claim a larger size",
+        Some(ErrorCode::DiskFull) => DISK_FULL,
         Some(
             ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied,
         ) => "it cannot be written: mount the folder writable for this user",

@@ -2,7 +2,7 @@
 //! kernel, so it ends with the process however that ends.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -96,10 +96,11 @@ fn make_private(path: &Path) -> std::io::Result<()> {
 }
 
 fn unusable(path: &Path, error: &std::io::Error) -> StoreError {
-    StoreError::Unavailable(format!(
-        "{}: {error}; `store.path` must be a folder that this user can write, or choose the memory store",
-        path.display()
-    ))
+    let remedy = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => super::fault::DISK_FULL,
+        _ => "`store.path` must be a folder that this user can write, or choose the memory store",
+    };
+    StoreError::Unavailable(format!("{}: {error}; {remedy}", path.display()))
 }
 
 fn in_use(path: &Path, holder: &str) -> StoreError {
@@ -126,5 +127,23 @@ fn host() -> String {
         "this machine".to_owned()
     } else {
         name.trim().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_a_folder_that_is_not_ours() {
+        let path = Path::new("/var/lib/agentd");
+        for (kind, part) in [
+            (ErrorKind::StorageFull, "the disk is full: free space"),
+            (ErrorKind::QuotaExceeded, "the disk is full: free space"),
+            (ErrorKind::PermissionDenied, "a folder that this user can write"),
+        ] {
+            let text = unusable(path, &kind.into()).to_string();
+            assert!(text.contains("/var/lib/agentd") && text.contains(part), "{text}");
+        }
     }
 }
