@@ -12,7 +12,7 @@ use crate::document::{
 
 pub use self::turns::*;
 
-/// `timeout`: handshake, list page, model request.
+/// `timeout`: handshake, list page, silence of a model.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// `connect_timeout`: TCP and TLS.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -79,7 +79,7 @@ impl Connection {
         self.connect_timeout.map_or(CONNECT_TIMEOUT, |given| given.0)
     }
 
-    /// One request of a model; of an MCP server see [`McpServer::timeout`].
+    /// How long a model may say nothing; of an MCP server see [`McpServer::timeout`].
     pub fn timeout(&self) -> Duration {
         self.timeout.map_or(TIMEOUT, |given| given.0)
     }

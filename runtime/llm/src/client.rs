@@ -1,12 +1,13 @@
 //! One endpoint over `agentd-net`: one try at a time, in its dialect. What it learns of the endpoint (what it does not
 //! take, how it counts) it keeps.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use agentd_base::limit::FOREIGN_CHARS;
 use agentd_base::text::clip;
-use agentd_net::{Body, HttpClient, NetError, Redactor};
+use agentd_net::{Body, HttpClient, NetError, Phase, Redactor, Response};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -26,6 +27,9 @@ use crate::wire::{self, Ask, Fault, Heard, Quirks, REPLY_BYTES};
 const ERROR_BYTES: usize = 16 * 1024;
 /// How often one try asks again because the endpoint turned out not to take something.
 const LESSONS: usize = 4;
+/// An answer that comes as a whole gives no sign of life before its end: it is waited for so long, or as long as silence
+/// is allowed if that is longer.
+const WHOLE: Duration = Duration::from_secs(600);
 /// The header with the version of the API.
 const VERSION: &str = "anthropic-version";
 
@@ -40,6 +44,8 @@ pub struct Setup {
     pub dialect: Dialect,
     /// How answers of a given shape are asked for.
     pub structured_output: StructuredOutput,
+    /// How long it may say nothing, before its answer and between two pieces of it. None: the caller's deadline alone.
+    pub silence: Option<Duration>,
     /// The header `anthropic-version` is declared for it.
     pub declares_version: bool,
 }
@@ -49,6 +55,8 @@ pub struct ModelClient {
     setup: Setup,
     client: HttpClient,
     quirks: Mutex<Quirks>,
+    /// It answered as a whole where it was asked for a stream.
+    is_whole: AtomicBool,
     calibration: Calibration,
 }
 
@@ -60,12 +68,14 @@ enum Came {
 }
 
 impl ModelClient {
-    /// Over a client whose destination is the base URL, such as `https://gw.example/v1`. Its `total` clock bounds a try.
+    /// Over a client whose destination is the base URL, such as `https://gw.example/v1`. It has no clock but that of
+    /// connecting: an answer may take its time as long as it comes.
     pub fn new(setup: Setup, client: HttpClient) -> Self {
         Self {
             setup,
             client,
             quirks: Mutex::default(),
+            is_whole: AtomicBool::new(false),
             calibration: Calibration::default(),
         }
     }
@@ -88,14 +98,12 @@ impl ModelClient {
             ..
         } = self.setup;
         let way = codec::way(dialect, structured_output, quirks, request);
-        let stream = context.sink.is_some();
+        let stream = context.sink.is_some() && !quirks.no_stream;
         let ask = codec::ask(dialect, model, &origin, request, stream, way, quirks);
         let body = Bytes::from(codec::body(&ask));
         let response = self
-            .client
-            .send(self.request(&ask, body.clone(), context)?)
-            .await
-            .map_err(|error| self.net(error))?;
+            .sent(self.request(&ask, body.clone(), context)?, stream)
+            .await?;
         let redactor = response.body.redactor();
         if !response.status.is_success() {
             let said = response.body.prefix(ERROR_BYTES).await;
@@ -113,7 +121,11 @@ impl ModelClient {
             };
         }
         let mut told = Told::new(context.sink.as_deref());
-        let heard = if is_stream(dialect, &response.headers) {
+        let streams = is_stream(dialect, &response.headers);
+        if stream {
+            self.is_whole.store(!streams, Ordering::Relaxed);
+        }
+        let heard = if streams {
             self.stream(response.body, &mut told).await?
         } else {
             let whole = response.body.bytes_within(REPLY_BYTES).await;
@@ -123,6 +135,24 @@ impl ModelClient {
         let reply = codec::reply(&ask, heard, &body, &self.calibration);
         told.settle(&reply.text());
         Ok(Came::Reply(reply))
+    }
+
+    /// Sends a request; its answer has begun, and is not silent for too long from then on.
+    async fn sent(&self, request: http::Request<Bytes>, stream: bool) -> Result<Response, ModelError> {
+        let sending = self.client.send(request);
+        let Some(silence) = self.setup.silence else {
+            return sending.await.map_err(|error| self.net(error));
+        };
+        let limit = match stream && !self.is_whole.load(Ordering::Relaxed) {
+            true => silence,
+            false => silence.max(WHOLE),
+        };
+        let response = tokio::time::timeout(limit, sending)
+            .await
+            .map_err(|_| self.silent(limit))?
+            .map_err(|error| self.net(error))?;
+        let body = response.body.unless_silent(silence);
+        Ok(Response { body, ..response })
     }
 
     /// Reads a stream up to its last event; what a server sends after it is not waited for.
@@ -180,7 +210,19 @@ impl ModelClient {
         let endpoint = self.setup.name.clone();
         match source {
             NetError::Credential(reason) => ModelError::Denied { endpoint, reason },
+            NetError::Timeout {
+                phase: Phase::Silence,
+                limit,
+                ..
+            } => self.silent(limit),
             source => ModelError::Net { endpoint, source },
+        }
+    }
+
+    fn silent(&self, limit: Duration) -> ModelError {
+        ModelError::Silent {
+            endpoint: self.setup.name.clone(),
+            limit,
         }
     }
 

@@ -211,6 +211,8 @@ pub(crate) fn learn(ask: &Ask<'_>, message: &str) -> Option<Quirks> {
         _ if ask.shape(Way::Tool).is_some() && says(&["tool_choice", "toolChoice"]) => {
             quirks.no_tool_choice = true
         }
+        // Some models do not stream, or not with tools, or not for everybody.
+        _ if ask.stream && names_streams(message) => quirks.no_stream = true,
         _ if has_own(ask)
             && says(&[
                 "reasoning",
@@ -227,6 +229,12 @@ pub(crate) fn learn(ask: &Ask<'_>, message: &str) -> Option<Quirks> {
         _ => return None,
     }
     (quirks != ask.quirks).then_some(quirks)
+}
+
+/// Whether words are about streams. What is upstream of a gateway is none.
+fn names_streams(message: &str) -> bool {
+    let mut words = message.split(|c: char| !c.is_ascii_alphabetic());
+    words.any(|word| word.to_ascii_lowercase().starts_with("stream"))
 }
 
 /// Whether something of the provider's own goes with the request.

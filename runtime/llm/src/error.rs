@@ -71,6 +71,18 @@ pub enum ModelError {
         /// What happened.
         source: NetError,
     },
+    /// It took the request and then said nothing for too long. Not tried again there: the provider does the work, and
+    /// bills it, whether anybody waits or not.
+    #[error(
+        "model endpoint {endpoint} said nothing for {}; if it is only slow, raise its timeout",
+        agentd_base::duration::Duration(*.limit)
+    )]
+    Silent {
+        /// Which.
+        endpoint: String,
+        /// For so long.
+        limit: Duration,
+    },
     /// The time that the caller gave ran out.
     #[error("no model answered within the time that was left")]
     Deadline,
@@ -84,7 +96,9 @@ impl Classified for ModelError {
         match self {
             Self::Denied { .. } | Self::Budget { .. } => Class::Denied,
             Self::Rejected { .. } | Self::TooLong { .. } | Self::NoEndpoint => Class::Invalid,
-            Self::Busy { .. } | Self::Malformed { .. } | Self::Deadline => Class::Unavailable,
+            Self::Busy { .. } | Self::Malformed { .. } | Self::Silent { .. } | Self::Deadline => {
+                Class::Unavailable
+            }
             Self::Net { source, .. } => source.class(),
         }
     }
@@ -114,6 +128,7 @@ impl ModelError {
             | Self::NoEndpoint => Next::GiveUp,
             Self::Busy { retry_after, .. } => Next::Again(*retry_after),
             Self::Malformed { .. } => Next::Again(None),
+            Self::Silent { .. } => Next::Never,
             Self::Net { source, .. } => match source.class() {
                 Class::Invalid | Class::Internal => Next::Never,
                 Class::Denied => Next::GiveUp,

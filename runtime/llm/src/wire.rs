@@ -40,6 +40,8 @@ pub(crate) enum Way {
 /// What an endpoint turned out not to take. It is learnt from its refusals, so that one costs one request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Quirks {
+    /// No streams, of this model or with tools.
+    pub(crate) no_stream: bool,
     /// No counts in streams (`stream_options`).
     pub(crate) no_stream_options: bool,
     /// The other of `max_tokens` and `max_completion_tokens`.

@@ -204,6 +204,7 @@ async fn run(dialect: &str, case: &str) -> Result<(), String> {
             "prompt" => StructuredOutput::Prompt,
             other => panic!("{other}"),
         },
+        silence: None,
         declares_version: false,
     };
     let request = ModelRequest {

@@ -515,6 +515,7 @@ fn typed(url: &str, dialect: Dialect, structured_output: StructuredOutput) -> Fa
         model: "m".into(),
         dialect,
         structured_output,
+        silence: None,
         declares_version: false,
     };
     quick(vec![Arc::new(ModelClient::new(setup, client))])

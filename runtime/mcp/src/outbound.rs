@@ -114,7 +114,7 @@ impl Outbound {
         })
     }
 
-    /// A client for another declared destination, such as a model's. `total` bounds one whole request.
+    /// A client for another declared destination. `total` bounds one whole request.
     ///
     /// # Errors
     /// As [`Outbound::mcp_client`].
@@ -124,14 +124,36 @@ impl Outbound {
         connection: &Connection,
         total: Duration,
     ) -> Result<HttpClient, NetError> {
+        self.clocked(destination, connection, Some(total))
+    }
+
+    /// As [`Outbound::client`], without a clock but that of connecting: for whoever has clocks of its own, as the client of
+    /// a model has.
+    ///
+    /// # Errors
+    /// As [`Outbound::mcp_client`].
+    pub fn patient_client(
+        &self,
+        destination: Destination,
+        connection: &Connection,
+    ) -> Result<HttpClient, NetError> {
+        self.clocked(destination, connection, None)
+    }
+
+    fn clocked(
+        &self,
+        destination: Destination,
+        connection: &Connection,
+        total: Option<Duration>,
+    ) -> Result<HttpClient, NetError> {
         if matches!(connection.auth, Some(Auth::OAuth2(_))) {
             return Err(NetError::Invalid(
                 "auth.oauth2 cannot be used here; use auth.static".into(),
             ));
         }
         let mut options = self.options(connection)?;
-        options.timeouts.response = Some(total);
-        options.timeouts.total = Some(total);
+        options.timeouts.response = total;
+        options.timeouts.total = total;
         HttpClient::new(destination, options)
     }
 

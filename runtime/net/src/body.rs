@@ -86,6 +86,14 @@ impl Body {
         self.redactor.body(collected.freeze())
     }
 
+    /// The same body; ends with an error when nothing of it comes for so long.
+    #[must_use]
+    pub fn unless_silent(self, limit: Duration) -> Self {
+        let Self { stream, host, .. } = self;
+        let stream = silent(stream, host.clone(), limit);
+        Self { stream, host, ..self }
+    }
+
     /// Cleans texts that are put together from [`Body::events`], in which a secret may be cut in two.
     pub fn redactor(&self) -> Redactor {
         self.redactor.clone()
@@ -138,6 +146,25 @@ fn until(
                 }),
                 None,
             )),
+        }
+    })
+    .boxed()
+}
+
+/// Ends a stream with an error when nothing comes for so long.
+fn silent(
+    stream: BoxStream<'static, Result<Bytes, NetError>>,
+    host: String,
+    limit: Duration,
+) -> BoxStream<'static, Result<Bytes, NetError>> {
+    stream::unfold(Some((stream, host)), move |state| async move {
+        let (mut stream, host) = state?;
+        match tokio::time::timeout(limit, stream.next()).await {
+            Ok(chunk) => chunk.map(|chunk| (chunk, Some((stream, host)))),
+            Err(_) => {
+                let phase = Phase::Silence;
+                Some((Err(NetError::Timeout { host, phase, limit }), None))
+            }
         }
     })
     .boxed()
@@ -230,6 +257,53 @@ mod tests {
                 ..
             }))
         ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_may_take_its_time_but_not_be_silent() {
+        let pieces = stream::unfold(0_u64, |nth| async move {
+            tokio::time::sleep(Duration::from_secs(nth)).await;
+            Some((Ok(Bytes::from_static(b"x")), nth + 1))
+        });
+        let began = Instant::now();
+        let body = Body::new(pieces.boxed(), "h:1".into(), 1, None, Redactor::default());
+        let mut chunks = body.unless_silent(Duration::from_secs(9)).chunks();
+        let mut count = 0;
+        let error = loop {
+            match chunks.next().await.unwrap() {
+                Ok(_) => count += 1,
+                Err(error) => break error,
+            }
+        };
+        // 45 seconds of pieces, and nine of silence.
+        assert_eq!((count, began.elapsed().as_secs()), (10, 54));
+        assert_eq!(
+            error.to_string(),
+            "h:1: waiting for more of the answer took longer than 9s"
+        );
+        assert!(chunks.next().await.is_none());
+        let silent = Body::new(
+            stream::pending().boxed(),
+            "h:1".into(),
+            1,
+            None,
+            Redactor::default(),
+        );
+        let error = silent
+            .unless_silent(Duration::from_secs(9))
+            .bytes()
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(
+                error,
+                NetError::Timeout {
+                    phase: Phase::Silence,
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

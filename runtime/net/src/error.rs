@@ -99,6 +99,8 @@ pub enum Phase {
     Handshake,
     /// From the request to the response's headers.
     Response,
+    /// From one piece of the body to the next.
+    Silence,
     /// From the request to the last byte of the body.
     Total,
 }
@@ -109,6 +111,7 @@ impl std::fmt::Display for Phase {
             Self::Connect => "connecting",
             Self::Handshake => "the TLS handshake",
             Self::Response => "waiting for the answer",
+            Self::Silence => "waiting for more of the answer",
             Self::Total => "the whole exchange",
         })
     }

@@ -25,7 +25,7 @@ mod tests;
 pub use body::Body;
 pub use client::{HttpClient, Response, StreamedBody};
 pub use destination::{Declared, Destination, DestinationError};
-pub use error::NetError;
+pub use error::{NetError, Phase};
 pub use options::{Limits, Options, Redirects, Replay, Timeouts};
 pub use pace::{Backoff, Pace};
 pub use redact::Redactor;

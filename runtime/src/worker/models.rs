@@ -37,9 +37,8 @@ fn client(
     };
     let destination = Destination::declared(&endpoint.url, declared).map_err(|error| error.to_string())?;
     let name = endpoint.name.clone().unwrap_or_else(|| destination.authority());
-    let timeout = endpoint.connection.timeout();
     let http = outbound
-        .client(destination, &endpoint.connection, timeout)
+        .patient_client(destination, &endpoint.connection)
         .map_err(|error| format!("{name}: {error}"))?;
     Ok(Arc::new(ModelClient::new(
         setup(endpoint, intelligence, name),
@@ -65,6 +64,7 @@ fn setup(endpoint: &ModelEndpoint, intelligence: &Intelligence, name: String) ->
             StructuredOutput::Tool => agentd_llm::StructuredOutput::Tool,
             StructuredOutput::Prompt => agentd_llm::StructuredOutput::Prompt,
         },
+        silence: Some(endpoint.connection.timeout()),
         declares_version: headers.any(|header| header.eq_ignore_ascii_case("anthropic-version")),
     }
 }

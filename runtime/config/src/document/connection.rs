@@ -21,7 +21,7 @@ pub struct Connection {
     /// Roots, client certificate, expected SPIFFE ID.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClientTls>,
-    /// One request (model), or handshake and each list page (MCP). Absent: 60 s.
+    /// How long a model may say nothing, before its answer and within it; handshake and each list page (MCP). Absent: 60 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
     /// TCP and TLS. Absent: 10 s.
