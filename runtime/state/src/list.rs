@@ -14,6 +14,8 @@ pub struct TaskQuery {
     pub context_id: Option<String>,
     /// In this state.
     pub state: Option<TaskState>,
+    /// Only those that changed last at this time or later.
+    pub since: Option<Timestamp>,
     /// Only those after this one: the last one of the page before.
     pub after: Option<TaskMark>,
     /// At most so many.
@@ -36,6 +38,8 @@ pub struct TaskPage {
     pub tasks: Vec<Task>,
     /// Whether there are more after the last one.
     pub more: bool,
+    /// How many there are on all pages together.
+    pub total: u64,
 }
 
 impl TaskPage {

@@ -416,28 +416,50 @@ impl Working {
             Some(mark) => (mark.updated_at.as_microsecond(), mark.id.clone()),
             None => (i64::MAX, String::new()),
         };
+        let since = query.since.map_or(i64::MIN, |since| since.as_microsecond());
         match &query.owner {
-            None => self.page(query, self.by_time.range(..end).rev().map(|(_, id)| id)),
+            None => {
+                let ids = |end| {
+                    self.by_time
+                        .range((since, String::new())..end)
+                        .rev()
+                        .map(|(_, id)| id)
+                };
+                let all = ids((i64::MAX, String::new()));
+                // A page may end before what is asked for begins.
+                let page = (end.0 >= since).then(|| ids(end));
+                self.page(query, page.into_iter().flatten(), all)
+            }
             Some(owner) => {
-                let from = (owner.clone(), i64::MIN, String::new());
-                let ids = self.by_owner.range(from..(owner.clone(), end.0, end.1));
-                self.page(query, ids.rev().map(|(_, _, id)| id))
+                let ids = |(at, id)| {
+                    let from = (owner.clone(), since, String::new());
+                    let ids = self.by_owner.range(from..(owner.clone(), at, id));
+                    ids.rev().map(|(_, _, id)| id)
+                };
+                let all = ids((i64::MAX, String::new()));
+                let page = (end.0 >= since).then(|| ids(end));
+                self.page(query, page.into_iter().flatten(), all)
             }
         }
     }
 
-    fn page<'a>(&self, query: &TaskQuery, ids: impl Iterator<Item = &'a String>) -> TaskPage {
-        let (mut page, mut bytes) = (TaskPage::default(), 0);
-        for id in ids {
-            let Some(row) = self.tasks.get(id) else { continue };
-            let asked = query
-                .context_id
-                .as_ref()
-                .is_none_or(|context| *context == row.context_id)
+    fn page<'a>(
+        &self,
+        query: &TaskQuery,
+        ids: impl Iterator<Item = &'a String>,
+        all: impl Iterator<Item = &'a String>,
+    ) -> TaskPage {
+        let asked = |id: &&'a String| {
+            let row = self.tasks.get(*id)?;
+            let context = query.context_id.as_ref();
+            let asked = context.is_none_or(|context| *context == row.context_id)
                 && query.state.is_none_or(|state| state == row.state);
-            if !asked {
-                continue;
-            }
+            asked.then_some(row)
+        };
+        let (mut page, mut bytes) = (TaskPage::default(), 0);
+        page.total = all.filter(|id| asked(id).is_some()).count() as u64;
+        for id in ids {
+            let Some(row) = asked(&id) else { continue };
             if !page.has_room(query.limit, bytes) {
                 break;
             }

@@ -2,45 +2,84 @@
 
 use agentd_state::store::size_of_json;
 use agentd_state::{TaskPage, TaskQuery};
-use rusqlite::{Connection, ToSql};
+use rusqlite::{Connection, Statement, ToSql};
 
 use super::fault::Fault;
 use crate::fault::unreadable;
 
-/// The statement for what is asked; parameters are bound by number.
-fn statement(query: &TaskQuery) -> String {
-    // A context is the narrower of the two; `+` keeps the other's index out.
-    let state = match query.context_id {
-        Some(_) => " AND +state = ?3",
-        None => " AND state = ?3",
-    };
-    let mut text = "SELECT id, record FROM task_list CROSS JOIN task USING (id) WHERE true".to_owned();
+/// The index of the narrowest that is asked for, in the order of the list.
+fn index(query: &TaskQuery) -> &'static str {
+    match (&query.owner, &query.context_id, query.state) {
+        (None, ..) => "task_list_time",
+        (Some(_), Some(_), _) => "task_list_context",
+        (Some(_), None, Some(_)) => "task_list_state",
+        (Some(_), None, None) => "task_list_owner",
+    }
+}
+
+/// Which tasks are asked for; parameters are bound by number.
+fn conditions(query: &TaskQuery) -> String {
+    let mut text = " WHERE true".to_owned();
     for (asked, condition) in [
         (query.owner.is_some(), " AND task_list.owner = ?1"),
         (query.context_id.is_some(), " AND task_list.context_id = ?2"),
-        (query.state.is_some(), state),
-        (query.after.is_some(), " AND (updated_at, id) < (?4, ?5)"),
+        (query.state.is_some(), " AND state = ?3"),
+        (query.since.is_some(), " AND updated_at >= ?4"),
     ] {
         if asked {
             text.push_str(condition);
         }
     }
-    text.push_str(" ORDER BY updated_at DESC, id DESC");
     text
 }
 
-pub(super) fn tasks(connection: &Connection, query: &TaskQuery) -> Result<TaskPage, Fault> {
-    let mut statement = connection.prepare_cached(&statement(query))?;
+/// The statement for a page.
+fn statement(query: &TaskQuery) -> String {
+    let (index, conditions) = (index(query), conditions(query));
+    let after = match query.after {
+        Some(_) => " AND (updated_at, id) < (?5, ?6)",
+        None => "",
+    };
+    format!(
+        "SELECT id, record FROM task_list INDEXED BY {index} CROSS JOIN task USING (id){conditions}{after} \
+         ORDER BY updated_at DESC, id DESC"
+    )
+}
+
+/// The statement for their number.
+fn counted(query: &TaskQuery) -> String {
+    format!(
+        "SELECT count(*) FROM task_list INDEXED BY {}{}",
+        index(query),
+        conditions(query)
+    )
+}
+
+fn bind(statement: &mut Statement<'_>, query: &TaskQuery) -> rusqlite::Result<()> {
     let after = query.after.as_ref();
     let state = query.state.map(|state| state.name());
+    let since = query.since.map(|since| since.as_microsecond());
     let at = after.map(|mark| mark.updated_at.as_microsecond());
     let id = after.map(|mark| &mark.id);
-    let values: [&dyn ToSql; 5] = [&query.owner, &query.context_id, &state, &at, &id];
+    let values: [&dyn ToSql; 6] = [&query.owner, &query.context_id, &state, &since, &at, &id];
     for (number, value) in (1..=statement.parameter_count()).zip(values) {
         statement.raw_bind_parameter(number, value)?;
     }
+    Ok(())
+}
+
+pub(super) fn tasks(connection: &Connection, query: &TaskQuery) -> Result<TaskPage, Fault> {
+    let mut count = connection.prepare_cached(&counted(query))?;
+    bind(&mut count, query)?;
+    let total: i64 = match count.raw_query().next()? {
+        Some(row) => row.get(0)?,
+        None => 0,
+    };
+    let mut statement = connection.prepare_cached(&statement(query))?;
+    bind(&mut statement, query)?;
     let mut rows = statement.raw_query();
     let (mut page, mut bytes) = (TaskPage::default(), 0);
+    page.total = u64::try_from(total).unwrap_or_default();
     while let Some(row) = rows.next()? {
         if !page.has_room(query.limit, bytes) {
             break;
@@ -131,7 +170,7 @@ mod tests {
     #[test]
     fn no_list_reads_more_than_its_page() {
         let (_folder, connection) = database();
-        for bits in 0..16 {
+        for bits in 0..32 {
             let query = TaskQuery {
                 owner: (bits & 1 > 0).then(|| "o".into()),
                 context_id: (bits & 2 > 0).then(|| "c".into()),
@@ -140,8 +179,14 @@ mod tests {
                     updated_at: Timestamp::UNIX_EPOCH,
                     id: "t".into(),
                 }),
+                since: (bits & 16 > 0).then_some(Timestamp::UNIX_EPOCH),
                 limit: 10,
             };
+            let count = plan(&connection, &counted(&query));
+            assert!(
+                !count.contains("TEMP B-TREE") && !count.contains("task_mark"),
+                "{query:?}: {count}"
+            );
             let text = plan(&connection, &statement(&query));
             assert!(
                 !text.contains("TEMP B-TREE") && text.contains("task_list_"),

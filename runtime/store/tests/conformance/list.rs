@@ -50,22 +50,31 @@ pub(crate) async fn conformance(new: New<'_>) {
     }
     for owner in [None, Some("alice"), Some("bob"), Some("ali"), Some("nobody")] {
         for context in [None, Some("c"), Some("e")] {
-            for state in [None, Some(TaskState::Completed), Some(TaskState::Working)] {
+            for (state, since) in [
+                (None, None),
+                (Some(TaskState::Completed), None),
+                (Some(TaskState::Working), None),
+                (None, Some(tasks()[20].updated_at)),
+                (Some(TaskState::Completed), Some(tasks()[20].updated_at)),
+            ] {
                 let query = TaskQuery {
                     owner: owner.map(str::to_owned),
                     context_id: context.map(str::to_owned),
                     state,
+                    since,
                     ..TaskQuery::default()
                 };
                 let asked = |task: &Task| {
                     owner.is_none_or(|owner| owner == task.owner)
                         && context.is_none_or(|context| context == task.context_id)
                         && state.is_none_or(|state| state == task.state)
+                        && since.is_none_or(|since| task.updated_at >= since)
                 };
                 let expected: Vec<Task> = tasks().into_iter().filter(asked).collect();
+                let total = expected.len() as u64;
                 for limit in [1, 7, 100] {
                     assert_eq!(
-                        pages(&*store, &query, limit).await,
+                        pages(&*store, &query, limit, total).await,
                         expected,
                         "{query:?} by {limit}"
                     );
@@ -76,7 +85,7 @@ pub(crate) async fn conformance(new: New<'_>) {
     large_tasks_come_a_few_at_a_time(new).await;
 }
 
-async fn pages(store: &dyn Store, query: &TaskQuery, limit: usize) -> Vec<Task> {
+async fn pages(store: &dyn Store, query: &TaskQuery, limit: usize, total: u64) -> Vec<Task> {
     let (mut found, mut after) = (Vec::new(), None);
     loop {
         let page = store
@@ -88,6 +97,7 @@ async fn pages(store: &dyn Store, query: &TaskQuery, limit: usize) -> Vec<Task> 
             .await
             .unwrap();
         assert!(page.tasks.len() <= limit);
+        assert_eq!(page.total, total);
         found.extend(page.tasks);
         if !page.more {
             return found;
