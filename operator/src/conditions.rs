@@ -206,7 +206,7 @@ pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
 }
 
 /// Whole seconds: what `metav1.Time` keeps.
-fn seconds(now: Timestamp) -> Timestamp {
+pub fn seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 

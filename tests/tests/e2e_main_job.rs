@@ -54,6 +54,22 @@ async fn an_agent_answers_a_message_with_what_a_tool_said() {
         .filter(|line| line.get("event").is_some_and(|event| event == "tool.call"))
         .count();
     assert_eq!(calls, 2, "{log}");
+
+    // How the last turn ended is in the status.
+    let wait = "--for=jsonpath={.status.lastRun.outcome}=completed";
+    namespace
+        .kubectl(&["wait", wait, "agents.agentd.io/demo", "--timeout=60s"])
+        .ok();
+    let run: Value = serde_json::from_str(&agent_status(&namespace, "lastRun")).expect("JSON");
+    assert_eq!(
+        (&run["trigger"], &run["steps"]),
+        (&"message".into(), &2.into()),
+        "{run}"
+    );
+    assert!(
+        run["tokens"].as_i64() > Some(0) && !run.to_string().contains("42"),
+        "{run}"
+    );
 }
 
 #[tokio::test]

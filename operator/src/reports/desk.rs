@@ -186,9 +186,10 @@ impl Desk {
     async fn write(&self, subject: &Subject, report: &Report) -> Result<(), kube::Error> {
         match subject {
             Subject::Agent(agent) => {
-                let facts = facts::of_agent(report);
                 self.apply(agent.as_ref(), |agent: &Agent| {
-                    (facts != facts_of_agent(agent.status.as_ref())).then(|| facts.clone())
+                    let before = facts_of_agent(agent.status.as_ref());
+                    let facts = facts::of_agent(report, &before);
+                    (facts != before).then_some(facts)
                 })
                 .await?;
                 for (name, server) in subject.remote_servers(&self.context.world) {
@@ -266,6 +267,7 @@ fn facts_of_agent(status: Option<&AgentStatus>) -> AgentStatus {
         reported,
         protocol_versions,
         tools,
+        last_run,
         ..
     } = status;
     AgentStatus {
@@ -273,6 +275,7 @@ fn facts_of_agent(status: Option<&AgentStatus>) -> AgentStatus {
         reported,
         protocol_versions,
         tools,
+        last_run,
         ..AgentStatus::default()
     }
 }

@@ -6,9 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use agentd_base::limit::{FOREIGN_CHARS, MESSAGE_CHARS, REPORTED_TOOLS, SERVERS};
 use agentd_base::report::{self, Report, ServerState};
 use agentd_base::text::clip;
-use agentd_crds::agent::{AgentStatus, ProtocolVersions, ToolsSummary};
+use agentd_crds::agent::{AgentStatus, LastRun, ProtocolVersions, ToolsSummary};
 use agentd_crds::mcp_server::{McpServerStatus, ServerInfo, ToolDigest};
 use agentd_crds::shared::{Rejected, Reported, ReportedServer, ReportedState};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::conditions::seconds;
 
 /// Secret keys that a status names.
 const MISSING_SECRETS: usize = 256;
@@ -19,8 +22,8 @@ const CAPABILITIES: usize = 64;
 /// The longest name of a server in a document.
 const NAME_CHARS: usize = 63;
 
-/// The facts of an Agent.
-pub fn of_agent(report: &Report) -> AgentStatus {
+/// The facts of an Agent. The last run stands until a pod has had another one: a new pod has had none.
+pub fn of_agent(report: &Report, before: &AgentStatus) -> AgentStatus {
     let versions = report.servers.iter().filter_map(|server| {
         let info = server.info.as_ref()?;
         Some((
@@ -39,7 +42,26 @@ pub fn of_agent(report: &Report) -> AgentStatus {
             count: Some(number(report.tool_count)),
             digest: digest(report.tool_digest.as_deref()),
         }),
+        last_run: report
+            .last_run
+            .as_ref()
+            .map(last_run)
+            .or_else(|| before.last_run.clone()),
         ..AgentStatus::default()
+    }
+}
+
+fn last_run(run: &report::LastRun) -> LastRun {
+    LastRun {
+        id: text(&run.id),
+        trigger: text(&run.trigger),
+        outcome: text(&run.outcome),
+        reason: run.reason.as_deref().and_then(text),
+        start_time: Some(Time(seconds(run.started_at))),
+        completion_time: Some(Time(seconds(run.ended_at))),
+        steps: Some(count(run.steps)),
+        tokens: Some(count(run.tokens)),
+        ..LastRun::default()
     }
 }
 
@@ -165,6 +187,10 @@ fn digest(value: Option<&str>) -> Option<String> {
     well_formed.then(|| format!("sha256:{hex}"))
 }
 
+fn count(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
 fn number(value: u32) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
@@ -207,7 +233,7 @@ mod tests {
             tool_count: u32::MAX,
             ..Report::default()
         };
-        let facts = of_agent(&report);
+        let facts = of_agent(&report, &AgentStatus::default());
         let reported = facts.reported.unwrap();
         assert_eq!(facts.running_digest, None);
         assert_eq!(reported.servers.len(), SERVERS);
@@ -215,6 +241,46 @@ mod tests {
         assert_eq!(reported.missing_secrets.len(), MISSING_SECRETS);
         assert_eq!(reported.pod_uid.unwrap().chars().count(), FOREIGN_CHARS);
         assert_eq!(facts.tools.unwrap().count, Some(i32::MAX));
+    }
+
+    #[test]
+    fn the_last_run_is_bounded_and_stands_until_there_is_another() {
+        let at = |text: &str| text.parse::<jiff::Timestamp>().unwrap();
+        let run = |steps| report::LastRun {
+            id: "t1".to_owned(),
+            trigger: "message".to_owned(),
+            outcome: "exhausted_tokens".to_owned(),
+            reason: Some("x".repeat(500)),
+            started_at: at("2026-12-01T10:00:00.7Z"),
+            ended_at: at("2026-12-01T10:00:09.2Z"),
+            steps,
+            tokens: u64::MAX,
+        };
+        let told = |last_run, before: &AgentStatus| {
+            let report = Report {
+                last_run,
+                ..Report::default()
+            };
+            of_agent(&report, before)
+        };
+        let first = told(Some(run(7)), &AgentStatus::default());
+        assert_eq!(
+            first.last_run,
+            Some(LastRun {
+                id: Some("t1".to_owned()),
+                trigger: Some("message".to_owned()),
+                outcome: Some("exhausted_tokens".to_owned()),
+                reason: Some(clip(&"x".repeat(500), FOREIGN_CHARS)),
+                start_time: Some(Time(at("2026-12-01T10:00:00Z"))),
+                completion_time: Some(Time(at("2026-12-01T10:00:09Z"))),
+                steps: Some(7),
+                tokens: Some(i64::MAX),
+                ..LastRun::default()
+            })
+        );
+        // A new pod has had none.
+        assert_eq!(told(None, &first).last_run, first.last_run);
+        assert_eq!(told(Some(run(8)), &first).last_run.unwrap().steps, Some(8));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! the last one that arrived is the truth; a pod sends one when it connects and one whenever the content changes.
 //! Strings that come from MCP servers are cut and cleaned by the sender and once more by the receiver.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::limit::{FOREIGN_CHARS, MESSAGE_CHARS, REPORT_BYTES, REPORTED_TOOLS, SERVERS};
@@ -88,6 +89,13 @@ fn bounded(report: &Report) -> Report {
         tool_count: report.tool_count,
         tool_digest: optional(&report.tool_digest),
         listens_on_all_addresses: report.listens_on_all_addresses,
+        last_run: report.last_run.as_ref().map(|run| LastRun {
+            id: text(&run.id),
+            trigger: text(&run.trigger),
+            outcome: text(&run.outcome),
+            reason: optional(&run.reason),
+            ..*run
+        }),
     }
 }
 
@@ -115,6 +123,29 @@ pub struct Report {
     /// Of a bridge: whether its server answers on the pod's own address too, so that it can be reached past the bridge.
     /// Absent until somebody looked while the server's port was open, and for agents.
     pub listens_on_all_addresses: Option<bool>,
+    /// The turn that ended last (agents only); none since the pod began.
+    pub last_run: Option<LastRun>,
+}
+
+/// How a turn ended. It holds nothing that a caller, a model or a server said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastRun {
+    /// The task's.
+    pub id: String,
+    /// What began it: `message` of an A2A caller, `conversation` for one of this agent's own.
+    pub trigger: String,
+    /// Its terminal status, such as `completed`, `exhausted_tokens`, `crashed`.
+    pub outcome: String,
+    /// Which limit or fault ended it, in our own words.
+    pub reason: Option<String>,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// Model calls.
+    pub steps: u64,
+    /// Tokens, both ways.
+    pub tokens: u64,
 }
 
 /// A refused live folder.
@@ -326,6 +357,16 @@ mod tests {
             tool_count: u32::MAX,
             tool_digest: Some(text),
             listens_on_all_addresses: Some(false),
+            last_run: Some(LastRun {
+                id: widest(10_000),
+                trigger: widest(10_000),
+                outcome: widest(10_000),
+                reason: Some(widest(10_000)),
+                started_at: Timestamp::MIN,
+                ended_at: Timestamp::MAX,
+                steps: u64::MAX,
+                tokens: u64::MAX,
+            }),
         };
         let length = body(&report).unwrap().len();
         assert!(length <= REPORT_BYTES, "{length}");

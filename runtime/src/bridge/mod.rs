@@ -249,6 +249,7 @@ fn report_of(pod: &Pod, settings: &BridgeSettings, rejected: Option<Rejected>, f
         rejected,
         servers: view.report(),
         listens_on_all_addresses: found.listens_on_all_addresses,
+        last_run: None,
         ..Report::default()
     }
 }

@@ -6,6 +6,7 @@ pub mod asking;
 mod briefing;
 pub mod budget;
 pub mod lanes;
+mod last_run;
 pub mod office;
 pub mod one_shot;
 mod open;

@@ -98,26 +98,33 @@ pub fn failed(mut task: Task, reason: String, now: Timestamp) -> Task {
 }
 
 fn verdict(result: &TurnResult) -> (TaskState, Option<String>) {
-    let because = |text: &str| Some(result.reason.clone().unwrap_or_else(|| text.to_owned()));
-    match result.status {
-        Status::Completed => (TaskState::Completed, None),
-        Status::Cancelled => (TaskState::Canceled, because("the turn was cancelled")),
-        Status::Refused => (TaskState::Rejected, because("the agent declined the task")),
-        Status::Failed => (TaskState::Failed, because("the turn failed")),
-        Status::ExhaustedSteps => (
-            TaskState::Failed,
-            because("the turn used up its steps (limits.run.steps)"),
-        ),
-        Status::ExhaustedTokens => (
-            TaskState::Failed,
-            because("the turn used up its tokens (limits.run.tokens)"),
-        ),
-        Status::Deadline => (
-            TaskState::Failed,
-            because("the turn used up its time (limits.run.deadline)"),
-        ),
-        Status::ModelUnavailable => (TaskState::Failed, because("no model endpoint answered")),
-        Status::LoopDetected => (TaskState::Failed, because("the turn got nowhere")),
+    let state = match result.status {
+        Status::Completed => return (TaskState::Completed, None),
+        Status::Cancelled => TaskState::Canceled,
+        Status::Refused => TaskState::Rejected,
+        Status::Failed
+        | Status::ExhaustedSteps
+        | Status::ExhaustedTokens
+        | Status::Deadline
+        | Status::ModelUnavailable
+        | Status::LoopDetected => TaskState::Failed,
+    };
+    let why = result.reason.as_deref().or(words_of(result.status));
+    (state, why.map(str::to_owned))
+}
+
+/// What ended a turn, when nobody says more about it; none of one that did what it was asked.
+pub const fn words_of(status: Status) -> Option<&'static str> {
+    match status {
+        Status::Completed => None,
+        Status::Cancelled => Some("the turn was cancelled"),
+        Status::Refused => Some("the agent declined the task"),
+        Status::Failed => Some("the turn failed"),
+        Status::ExhaustedSteps => Some("the turn used up its steps (limits.run.steps)"),
+        Status::ExhaustedTokens => Some("the turn used up its tokens (limits.run.tokens)"),
+        Status::Deadline => Some("the turn used up its time (limits.run.deadline)"),
+        Status::ModelUnavailable => Some("no model endpoint answered"),
+        Status::LoopDetected => Some("the turn got nowhere"),
     }
 }
 

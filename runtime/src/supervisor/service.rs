@@ -11,13 +11,14 @@ use agentd_a2a::{Authentication, Card, CardConfig, ListenError, Listener, Princi
 use agentd_base::class::exit;
 use agentd_base::drain::Drain;
 use agentd_base::readiness::Readiness;
-use agentd_base::report::{Rejected, Report};
+use agentd_base::report::{LastRun, Rejected, Report};
 use agentd_config::endpoint::{self, Listen};
 use agentd_config::{Document, secret};
 use agentd_mcp::ServersView;
 use tokio::sync::{Notify, watch};
 use url::Url;
 
+use super::last_run::paced;
 use super::settings::{Settings, SettingsWatch};
 use super::tasks::{A2aService, Tasks};
 use super::{Foundation, Start, StartError};
@@ -78,11 +79,14 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
 
     let (rejected, refused) = watch::channel(None);
     let folders = Folders::watch();
+    let (told, last_run) = watch::channel(None);
+    tokio::spawn(paced(tasks.last_run(), told));
     let facts = Facts {
         pod: start.pod,
         settings: foundation.settings.subscribe(),
         rejected: refused,
         servers: foundation.servers.view(),
+        last_run,
     };
     let reporter = match (&document.report, &foundation.identity) {
         (Some(to), Some(identity)) => {
@@ -239,6 +243,7 @@ struct Facts {
     settings: SettingsWatch,
     rejected: watch::Receiver<Option<Rejected>>,
     servers: watch::Receiver<Arc<ServersView>>,
+    last_run: watch::Receiver<Option<LastRun>>,
 }
 
 impl Facts {
@@ -256,6 +261,7 @@ impl Facts {
             tool_count: u32::try_from(view.catalogue.entries().len()).unwrap_or(u32::MAX),
             tool_digest: view.catalogue.digest(),
             listens_on_all_addresses: None,
+            last_run: self.last_run.borrow().clone(),
         }
     }
 
@@ -276,6 +282,7 @@ impl Facts {
                 }
                 changed = self.rejected.changed() => changed,
                 changed = self.servers.changed() => changed,
+                changed = self.last_run.changed() => changed,
                 () = files.next() => Ok(()),
             };
             if changed.is_err() {
@@ -285,6 +292,7 @@ impl Facts {
             self.settings.mark_unchanged();
             self.rejected.mark_unchanged();
             self.servers.mark_unchanged();
+            self.last_run.mark_unchanged();
             let report = self.report();
             state.send_if_modified(|current| std::mem::replace(current, report.clone()) != report);
         }

@@ -17,6 +17,7 @@ use agentd_a2a::{Away, Caller, SendMessage, ServiceError, wire};
 use agentd_base::clock::SharedClock;
 use agentd_base::id::SharedIds;
 use agentd_base::readiness::Readiness;
+use agentd_base::report::LastRun;
 use agentd_state::store::size;
 use agentd_state::{OpenTask, Store, StoreError, Task, TaskState, Write, conversation_key};
 use tokio::sync::watch;
@@ -52,6 +53,8 @@ pub struct Tasks {
     lanes: Mutex<Lanes>,
     /// Where each open task stands, for those who wait for its end.
     followed: Mutex<HashMap<String, watch::Sender<TaskState>>>,
+    /// The turn that ended last.
+    last_run: watch::Sender<Option<LastRun>>,
     slots: Slots,
     /// Turns that hold a slot and wait for another turn, which needs one.
     waiting: Arc<AtomicUsize>,
@@ -82,10 +85,16 @@ impl Tasks {
             clock,
             lanes: Mutex::default(),
             followed: Mutex::default(),
+            last_run: watch::Sender::new(None),
             running: TaskTracker::new(),
             closed: CancellationToken::new(),
             stop: CancellationToken::new(),
         })
+    }
+
+    /// The turn that ended last; none yet.
+    pub fn last_run(&self) -> watch::Receiver<Option<LastRun>> {
+        self.last_run.subscribe()
     }
 
     /// Takes up what the process before left open: what had not begun begins, what was in the middle has failed,

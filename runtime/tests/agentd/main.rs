@@ -20,6 +20,7 @@ mod hops;
 mod human;
 mod install;
 mod kubectl;
+mod last_run;
 mod mcp_cli;
 mod mcp_rich;
 mod mcp_server;

@@ -158,7 +158,7 @@ impl Pod {
         out
     }
 
-    async fn send(&self, url: &str, text: &str, identity: &str, more: &[&str]) -> Output {
+    pub async fn send(&self, url: &str, text: &str, identity: &str, more: &[&str]) -> Output {
         let server = self.install.id("helper-agent").to_string();
         let mut arguments = vec![
             "a2a",

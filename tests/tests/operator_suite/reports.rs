@@ -1,6 +1,6 @@
 //! Who may report, what becomes of it, and what pods that do not take a document up get.
 
-use agentd_base::report::ServerState;
+use agentd_base::report::{LastRun, ServerState};
 use agentd_identity::{Authority, SpiffeId};
 use agentd_tests::namespace::Namespace;
 use agentd_tests::wait::{condition, for_condition, resources};
@@ -83,12 +83,34 @@ async fn facts_outlive_the_operator_and_conditions_are_true_again() {
     let connected = ["web", "fs"]
         .map(|name| server(name, ServerState::Connected))
         .to_vec();
-    let up = operator.bring_up(team.name(), "triage", connected).await;
+    let up = operator.bring_up(team.name(), "triage", connected.clone()).await;
     let (agents, servers) = (
         resources(&operator.client, team.name(), "Agent"),
         resources(&operator.client, team.name(), "McpServer"),
     );
     for_condition(&servers, "search", "Ready", "True", "", LIMIT).await;
+    // A turn has ended; the pod that comes after this one has had none yet.
+    let mut told = report(&up.pod, &up.digest, connected);
+    told.last_run = Some(LastRun {
+        id: "t1".to_owned(),
+        trigger: "message".to_owned(),
+        outcome: "exhausted_tokens".to_owned(),
+        reason: Some("the turn used up its tokens (limits.run.tokens)".to_owned()),
+        started_at: Timestamp::from_second(1_700_000_000).unwrap(),
+        ended_at: Timestamp::from_second(1_700_000_009).unwrap(),
+        steps: 3,
+        tokens: 2_000_017,
+    });
+    operator.say(team.name(), "triage-agent", &told).await;
+    let last_run = json!({
+        "id": "t1", "trigger": "message", "outcome": "exhausted_tokens", "steps": 3, "tokens": 2_000_017,
+        "reason": "the turn used up its tokens (limits.run.tokens)",
+        "startTime": "2023-11-14T22:13:20Z", "completionTime": "2023-11-14T22:13:29Z",
+    });
+    assert_eq!(
+        agents.get("triage").await.unwrap().data["status"]["lastRun"],
+        last_run
+    );
     let before = [
         agents.get("triage").await.unwrap(),
         servers.get("search").await.unwrap(),
@@ -129,6 +151,7 @@ async fn facts_outlive_the_operator_and_conditions_are_true_again() {
         servers.get("search").await.unwrap(),
         servers.get("fs").await.unwrap(),
     ];
+    assert_eq!(after[0].data["status"]["lastRun"], last_run);
     for (before, after) in before.iter().zip(&after) {
         assert_eq!(condition(after, "Ready").unwrap().0, "True", "{after:#?}");
         for fact in [

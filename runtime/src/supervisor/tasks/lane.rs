@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::health::FIRST_PAUSE;
 use super::{Durability, Tasks, lock};
 use crate::supervisor::lanes::Entry;
+use crate::supervisor::last_run::last_run;
 use crate::supervisor::record::{ended, failed, hops_of, text_of};
 use crate::supervisor::turns::{TurnEnd, TurnInput};
 
@@ -101,7 +102,10 @@ impl Tasks {
             hops: hops_of(&working),
             charge: None,
         };
+        let (began_at, hops) = (self.clock.now(), input.hops);
         let end = self.runner.run(input, &self.stop).await;
+        let last = last_run(&entry.id, hops, &end, began_at, self.clock.now());
+        self.last_run.send_replace(Some(last));
         let stopped = self.stop.is_cancelled();
         match end {
             TurnEnd::Done(result) if stopped && result.status == Status::Cancelled => {
