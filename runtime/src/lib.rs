@@ -3,6 +3,7 @@
 //! clients. Nothing here is global but what a process has once: the TLS provider, the log.
 
 pub mod admin;
+pub mod audit;
 pub mod bridge;
 pub mod cli;
 pub mod commands;

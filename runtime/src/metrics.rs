@@ -3,12 +3,18 @@
 
 use agentd_agent::Status;
 use agentd_base::report::ServerState;
+use agentd_config::Document;
 use agentd_mcp::ServersView;
 use prometheus::{
     Encoder as _, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-use crate::worker::frame::{ModelCalled, ToolCalled};
+use crate::worker::frame::{Action, ModelCalled, ToolCalled};
+
+/// In the place of a server's name: a tool of ours.
+const OURS: &str = "";
+/// In the place of a server's name that the document does not have.
+const ELSEWHERE: &str = "?";
 
 /// What is counted. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -67,7 +73,11 @@ impl Metrics {
                 "agent_worker_crashes_total",
                 "Workers that ended in the middle of a turn",
             )?,
-            tool_calls: counter("agent_tool_calls_total", "Tool calls", &["outcome"])?,
+            tool_calls: counter(
+                "agent_tool_calls_total",
+                "Tool calls of the model; without a server those of our own tools",
+                &["server", "outcome"],
+            )?,
             model_calls: plain("agent_intel_calls_total", "Model calls")?,
             model_errors: counter("agent_intel_errors_total", "Model calls that failed", &["reason"])?,
             tokens: counter("agent_tokens_total", "Tokens", &["type"])?,
@@ -101,9 +111,21 @@ impl Metrics {
         self.turn(Status::Failed);
     }
 
-    /// A tool call has ended.
-    pub fn tool(&self, call: &ToolCalled) {
-        self.tool_calls.with_label_values(&[call.outcome.label()]).inc();
+    /// A call has ended. Those of the model are counted; a server that is not in the document is named by no series.
+    pub fn tool(&self, call: &ToolCalled, document: &Document) {
+        if call.action != Action::Tool {
+            return;
+        }
+        let server = call.server.as_deref().unwrap_or(OURS);
+        let is_declared = |name: &str| document.mcp.servers.iter().any(|one| one.name == name);
+        let server = if call.server.is_none() || is_declared(server) {
+            server
+        } else {
+            ELSEWHERE
+        };
+        self.tool_calls
+            .with_label_values(&[server, call.outcome.label()])
+            .inc();
     }
 
     /// A model call has ended.

@@ -3,18 +3,25 @@
 
 use agentd_config::{Document, trifecta};
 
-use crate::logging::AUDIT;
+use crate::audit::{Audit, SYSTEM};
+
+/// What is allowed then.
+pub(crate) const ALLOWED: &str = "trifecta.allowed";
 
 /// Says it of a document that was taken, at the start or by a reload.
 pub(crate) fn audit(document: &Document) {
     if let Some(found) = trifecta::declared(document) {
-        tracing::warn!(
-            target: AUDIT,
-            event = "audit",
-            action = "trifecta.allowed",
-            untrusted_input = found.untrusted_input,
-            sensitive = found.sensitive,
-            egress = found.egress,
-        );
+        Audit {
+            instance: &document.instance(|name| std::env::var(name).ok()),
+            principal: SYSTEM,
+            role: SYSTEM,
+            action: ALLOWED,
+            target: &found.to_string(),
+            outcome: "ok",
+            request_id: "",
+            trace: "",
+            dur_ms: None,
+        }
+        .write();
     }
 }

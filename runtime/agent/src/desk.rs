@@ -140,6 +140,7 @@ impl Desk {
             instance: context.instance.clone(),
             traceparent: context.traceparent.clone(),
             idempotency_key: idempotency_key(&context.run_id, server, tool, arguments, ordinal),
+            ordinal,
         }
     }
 }

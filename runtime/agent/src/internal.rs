@@ -88,6 +88,12 @@ pub(crate) fn find(name: &str, desk: &Desk) -> Option<&'static Internal> {
     offered(desk).find(|tool| tool.name == name || tool.wire_name() == name)
 }
 
+/// The name of the tool of ours that is called so, whoever may call it.
+pub(crate) fn named(name: &str) -> Option<&'static str> {
+    let called = |tool: &&Internal| tool.name == name || tool.wire_name() == name;
+    TOOLS.iter().find(called).map(|tool| tool.name)
+}
+
 impl Internal {
     /// One whose handler gives a value of the form `result`.
     pub(crate) fn new(

@@ -29,6 +29,7 @@ mod tools;
 pub mod transcript;
 pub mod turn;
 mod view;
+pub mod witness;
 
 pub use compaction::ContextLimits;
 pub use desk::{Choice, Instruction, RunContext, Shown};
@@ -45,3 +46,4 @@ pub use status::Status;
 pub use transcript::Transcript;
 pub use turn::{TurnInput, TurnLimits, TurnOutcome};
 pub use view::View;
+pub use witness::{Attending, Outcome, Witness};

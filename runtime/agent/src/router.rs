@@ -4,14 +4,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agentd_base::class::Classified as _;
-use agentd_base::text::{AUDIT, CONTENT, content};
+use agentd_base::text::{CONTENT, content};
 use agentd_llm::{Arguments, Model, ToolCall};
-use agentd_mcp::{CallError, CallMeta, Content, Entry, Policy, ReadError, ToolOutcome};
+use agentd_mcp::{CallError, CallMeta, Catalogue, Content, Entry, Policy, ReadError, ToolOutcome};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
 use crate::desk::{Desk, RunContext};
-use crate::grants;
 use crate::internal;
 use crate::kept::Kept;
 use crate::observation::Observation;
@@ -19,6 +18,7 @@ use crate::offer::Offer;
 use crate::request::Supervisor;
 use crate::skills::{self, Skills};
 use crate::view::View;
+use crate::witness::{Outcome, UNKNOWN, Witness};
 
 /// Of what a model wrote that is of no use, so that it sees its mistake.
 const RAW_CHARS: usize = 200;
@@ -81,6 +81,8 @@ pub struct Parts {
     pub model: Arc<dyn Model>,
     /// The skills of the conversation.
     pub skills: Arc<Skills>,
+    /// Hears of the calls that reach no server.
+    pub witness: Arc<dyn Witness>,
 }
 
 /// What the model was given last.
@@ -148,7 +150,7 @@ impl Router {
         let (server, name) = match (ours, entry) {
             (Some(tool), _) => (None, tool.name),
             (None, Some(entry)) => (Some(entry.server.as_str()), entry.qualified.as_str()),
-            (None, None) => return self.unknown(&call.name),
+            (None, None) => return self.unknown(call, ordinal, catalogue).await,
         };
         tracing::info!(
             event = "tool.call",
@@ -171,18 +173,27 @@ impl Router {
             Arguments::Object(arguments) => arguments.clone(),
             Arguments::Invalid(text) => {
                 let text = agentd_base::text::clip(text, RAW_CHARS);
+                let tool = entry
+                    .filter(|_| ours.is_none())
+                    .map_or(name, |entry| &entry.tool.name);
+                self.refused(server, tool, ordinal).await;
                 return Observation::error(format!("the arguments are not a JSON object: {text}"));
             }
         };
         let began = std::time::Instant::now();
         let (observation, class) = match (ours, entry) {
             (Some(tool), _) => {
+                let attending = self.parts.witness.begin(None, tool.name, ordinal);
                 let seen = tool.call(arguments, ordinal, &desk).await;
-                let class = if seen.is_error { "tool" } else { "none" };
+                let (outcome, class) = match seen.is_error {
+                    true => (Outcome::Failed, "tool"),
+                    false => (Outcome::Done, "none"),
+                };
+                attending.end(outcome).await;
                 (seen, class)
             }
             (None, Some(entry)) => dispatch(&desk, entry, arguments, ordinal).await,
-            (None, None) => return self.unknown(&call.name),
+            (None, None) => return self.unknown(call, ordinal, catalogue).await,
         };
         tracing::info!(
             event = "tool.result",
@@ -192,20 +203,6 @@ impl Router {
             error.class = class,
             dur_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         );
-        // What a server does is told where it is called, on either side.
-        if ours.is_some() && !is_server_s(name) {
-            tracing::info!(
-                target: AUDIT,
-                event = "audit",
-                action = "tool.call",
-                instance = self.context.instance,
-                run.id = self.context.run_id,
-                role = self.context.holder.label(),
-                gen_ai.tool.name = name,
-                outcome = if observation.is_error { "tool_error" } else { "ok" },
-                trace = self.context.traceparent,
-            );
-        }
         tracing::info!(
             target: CONTENT,
             event = "content.result",
@@ -216,8 +213,24 @@ impl Router {
         observation
     }
 
-    fn unknown(&self, name: &str) -> Observation {
-        let name = agentd_base::text::clip(name, RAW_CHARS);
+    /// A call that is not tried.
+    async fn refused(&self, server: Option<&str>, tool: &str, ordinal: u32) {
+        let attending = self.parts.witness.begin(server, tool, ordinal);
+        attending.end(Outcome::Refused).await;
+    }
+
+    /// A tool that this turn does not have. Its name is the model's word, unless somebody else has it.
+    async fn unknown(&self, call: &ToolCall, ordinal: u32, catalogue: &Catalogue) -> Observation {
+        let entry = catalogue.by_provider_name(&call.name);
+        let entry = entry.or_else(|| catalogue.by_qualified_name(&call.name));
+        match entry {
+            Some(entry) => self.refused(Some(&entry.server), &entry.tool.name, ordinal).await,
+            None => {
+                let tool = internal::named(&call.name).unwrap_or(UNKNOWN);
+                self.refused(None, tool, ordinal).await;
+            }
+        }
+        let name = agentd_base::text::clip(&call.name, RAW_CHARS);
         tracing::warn!(event = "tool.unknown", run.id = self.context.run_id);
         tracing::info!(
             target: CONTENT,
@@ -258,11 +271,6 @@ impl ToolRunner for Router {
         let seen = self.carry_out(call, ordinal).await;
         self.parts.kept.admit(&self.context.run_id, ordinal, seen)
     }
-}
-
-/// Whether a tool of ours is carried out by a server.
-fn is_server_s(tool: &str) -> bool {
-    tool == grants::READ || grants::is_contract(tool)
 }
 
 /// A call of a server's tool, and the class of what went wrong. It is sent once: that it may be carried out twice nobody

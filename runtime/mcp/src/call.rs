@@ -16,6 +16,8 @@ pub struct CallMeta {
     pub traceparent: Option<String>,
     /// `agent/idempotency_key`: the same for every attempt of one call, another for every other call.
     pub idempotency_key: String,
+    /// Which call of its run it is; for us, never sent.
+    pub ordinal: u32,
 }
 
 /// What a tool answered.

@@ -23,9 +23,8 @@ use super::asking::{Human, Questions};
 use super::office::{Caller, Office, Spent};
 use super::open::Open;
 use super::settings::{SettingsWatch, current};
-use crate::logging::AUDIT;
 use crate::metrics::Metrics;
-use crate::worker::frame::{ToolCalled, TurnResult};
+use crate::worker::frame::TurnResult;
 use crate::worker::pool::Pool;
 
 /// The worker ends a turn at its deadline by itself; it gets this much longer to say so.
@@ -207,21 +206,4 @@ pub(super) fn caller_of(input: &TurnInput, run: &RunLimits) -> Caller {
         until: Instant::now() + limits.deadline,
         spent: Spent::new(limits, charge.and_then(|charge| charge.above.clone())),
     }
-}
-
-/// The audit line of a tool call: never arguments, never results.
-pub(super) fn audit(instance: &str, caller: &Caller, call: &ToolCalled) {
-    tracing::info!(
-        target: AUDIT,
-        event = "audit",
-        action = "tool.call",
-        instance,
-        principal = caller.owner,
-        role = caller.holder.label(),
-        run.id = call.run_id,
-        mcp.server = call.server,
-        gen_ai.tool.name = call.tool,
-        outcome = call.outcome.label(),
-        dur_ms = call.millis,
-    );
 }

@@ -193,14 +193,16 @@ pub enum FromWorker {
     Done(Box<TurnResult>),
 }
 
-/// One tool call, for audit and metrics. Neither arguments nor results.
+/// One call, for audit and metrics. Neither arguments nor results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCalled {
-    /// The turn's.
-    pub run_id: String,
-    /// The server's name in the document.
-    pub server: String,
-    /// The tool's name at the server.
+    /// Of what.
+    pub action: Action,
+    /// The run, and the call in it.
+    pub request_id: String,
+    /// The server's name in the document; none for a tool of ours.
+    pub server: Option<String>,
+    /// The tool's or the prompt's name at the server, or our tool; empty for what is read.
     pub tool: String,
     /// How it ended.
     pub outcome: ToolOutcome,
@@ -217,6 +219,53 @@ pub enum ToolOutcome {
     /// The tool ran and says that it failed.
     ToolError,
     /// The server answered with an error, or not in time.
+    /// W3C trace context of the call.
+    pub trace: String,
+}
+
+impl ToolCalled {
+    /// A call of a run that begins; until it is told otherwise it has failed.
+    pub fn begin(action: Action, run_id: &str, ordinal: u32) -> Self {
+        Self {
+            action,
+            request_id: format!("{run_id}/{ordinal}"),
+            server: None,
+            tool: String::new(),
+            outcome: ToolOutcome::Failed,
+            millis: 0,
+            trace: String::new(),
+        }
+    }
+}
+
+/// What kind of call it is. There is one [`Action::Tool`] for each call of a model; what our own tools ask of servers to
+/// carry theirs out is told besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Action {
+    /// The model called a tool.
+    #[serde(rename = "tool.call")]
+    Tool,
+    /// `tools/call` at the server that stands behind a contract.
+    #[serde(rename = "contract.call")]
+    Contract,
+    /// `resources/read`.
+    #[serde(rename = "resource.read")]
+    Read,
+    /// `prompts/get`.
+    #[serde(rename = "prompt.get")]
+    Prompt,
+}
+
+impl Action {
+    /// As the audit names it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Tool => "tool.call",
+            Self::Contract => "contract.call",
+            Self::Read => "resource.read",
+            Self::Prompt => "prompt.get",
+        }
+    }
     Failed,
     /// The server cannot be reached, or does not let us in.
     Unavailable,
@@ -231,6 +280,8 @@ impl ToolOutcome {
             Self::Failed => "failed",
             Self::Unavailable => "unavailable",
         }
+    /// It was not tried: the turn has no such tool, or the arguments are none.
+    Refused,
     }
 }
 
@@ -241,6 +292,7 @@ pub struct ModelCalled {
     pub run_id: String,
     /// Tokens read.
     pub input_tokens: u64,
+            Self::Refused => "refused",
     /// Tokens written.
     pub output_tokens: u64,
     /// The class of the error, if it failed.

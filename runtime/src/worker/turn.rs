@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::asking::Asker;
-use super::audited::Audited;
+use super::audited::{Audited, Clerk};
 use super::frame::{Configure, FromWorker, Turn, TurnResult};
 use super::models::{self, Counted};
 use super::shown::shown;
@@ -188,6 +188,11 @@ fn provider(dialect: Dialect) -> &'static str {
 /// Which tools the document leaves a turn. What a conversation's model is shown is chosen; what others hold was minted.
 fn choice(document: &Document, turn: &Turn) -> Choice {
     let chosen = |names: &Option<Vec<String>>| {
+            witness: Arc::new(Clerk {
+                frames: frames.clone(),
+                run_id: turn.run_id.clone(),
+                trace: span.traceparent(),
+            }),
         let names = names.as_deref().filter(|_| turn.holder == Holder::Root)?;
         match names {
             [one] if one == "all" => None,

@@ -87,21 +87,59 @@ async fn what_was_said_is_logged_only_where_that_is_asked_for() {
     );
 }
 
+/// The members of every audit line besides those that every line has.
+const AUDITED: [&str; 9] = [
+    "action",
+    "dur_ms",
+    "instance",
+    "outcome",
+    "principal",
+    "request_id",
+    "role",
+    "target",
+    "trace",
+];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_call_is_audited_once_ours_and_those_of_servers() {
     let lines = log(json!({ "log_level": "error" })).await;
-    let told: Vec<Value> = lines
+    let audited: Vec<&Value> = lines.iter().filter(|line| line["event"] == "audit").collect();
+    let told: Vec<Value> = audited
         .iter()
-        .filter(|line| line["event"] == "audit")
-        .map(|line| json!([line["gen_ai.tool.name"], line["role"], line["outcome"]]))
+        .map(|line| json!([line["target"], line["role"], line["outcome"]]))
         .collect();
     assert_eq!(
         Value::from(told),
         json!([
-            ["echo", "root", "ok"],
+            ["fs/echo", "root", "ok"],
             ["memory.set", "root", "ok"],
             ["subagent.kill", "root", "tool_error"],
+            // What the model made up is not in the log.
+            ["unknown", "root", "refused"],
             ["finish", "root", "ok"],
         ])
     );
+    let (first, common) = (audited[0], ["comp", "event", "level", "pid", "ts"]);
+    let run = first["request_id"].as_str().unwrap().strip_suffix("/0").unwrap();
+    for (ordinal, line) in audited.iter().enumerate() {
+        let mut fields: Vec<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
+        fields.retain(|field| !common.contains(field));
+        fields.sort_unstable();
+        assert_eq!(fields, AUDITED, "{line}");
+        assert_eq!(
+            json!([line["action"], line["comp"], line["request_id"]]),
+            json!(["tool.call", "supervisor", format!("{run}/{ordinal}")])
+        );
+        for same in ["instance", "principal"] {
+            assert!(line[same].as_str().is_some_and(|text| !text.is_empty()), "{line}");
+            assert_eq!(line[same], first[same]);
+        }
+        // 00-<trace>-<span>-<flags>, of the run's trace.
+        let trace: Vec<&str> = line["trace"].as_str().unwrap().split('-').collect();
+        assert_eq!(
+            (trace.len(), trace[1]),
+            (4, run.replace('-', "").as_str()),
+            "{line}"
+        );
+    }
 }

@@ -65,9 +65,8 @@ async fn the_answer_on_stdout_and_json_lines_on_stderr() {
     assert!(calls[0]["params"]["_meta"]["agent/instance"].is_string());
     let audit = audit(&lines);
     assert_eq!(audit.len(), 1);
-    assert_eq!(audit[0]["run_id"], run_id);
-    assert_eq!(audit[0]["mcp.server"], "fs");
-    assert_eq!(audit[0]["gen_ai.tool.name"], "echo");
+    assert_eq!(audit[0]["request_id"], format!("{run_id}/0"));
+    assert_eq!(audit[0]["target"], "fs/echo");
     assert_eq!(audit[0]["outcome"], "ok");
     assert!(!audit[0].to_string().contains("hello"));
     assert!(

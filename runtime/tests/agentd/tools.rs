@@ -161,23 +161,25 @@ async fn m25_what_servers_say_and_list_stands_in_the_prompt_and_can_be_read() {
         );
     }
     // Every read and call is in the audit.
-    let audit: Vec<(&str, &str)> = ran
+    let audit: Vec<(&str, &str, &str)> = ran
         .events("audit")
         .iter()
         .map(|line| {
-            (
-                line["gen_ai.tool.name"].as_str().unwrap(),
-                line["outcome"].as_str().unwrap(),
-            )
+            let text = |field: &str| line[field].as_str().unwrap();
+            (text("action"), text("target"), text("outcome"))
         })
         .collect();
     assert_eq!(
         audit,
         [
-            ("resource.read", "ok"),
-            ("resource.read", "ok"),
-            ("resource.read", "tool_error"),
-            ("long", "ok")
+            ("resource.read", "rich", "ok"),
+            ("tool.call", "resource.read", "ok"),
+            ("resource.read", "rich", "ok"),
+            ("tool.call", "resource.read", "ok"),
+            ("resource.read", "rich", "tool_error"),
+            ("tool.call", "resource.read", "tool_error"),
+            ("tool.call", "resource.read", "tool_error"),
+            ("tool.call", "rich/long", "ok")
         ]
     );
 }

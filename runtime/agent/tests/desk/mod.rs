@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agentd_agent::{
-    Choice, Held, Holder, Instruction, Observation, Offer, Parts, Reply, Request, Router, RunContext,
-    ServerOffer, Servers, Shown, Skills, Supervisor, ToolRunner as _,
+    Attending, Choice, Held, Holder, Instruction, Observation, Offer, Outcome, Parts, Reply, Request, Router,
+    RunContext, ServerOffer, Servers, Shown, Skills, Supervisor, ToolRunner as _, Witness,
 };
 use agentd_config::document::McpServer;
 use agentd_llm::{
@@ -255,6 +255,39 @@ impl Supervisor for Recorder {
     }
 }
 
+/// What it heard of: server, tool, ordinal, and the outcome where the call was not given up.
+pub type Heard = (Option<String>, String, u32, Option<Outcome>);
+
+/// Remembers what it hears.
+#[derive(Default)]
+pub struct Ears(pub Arc<Mutex<Vec<Heard>>>);
+
+struct Ear {
+    ears: Arc<Mutex<Vec<Heard>>>,
+    call: Heard,
+}
+
+impl Witness for Ears {
+    fn begin(&self, server: Option<&str>, tool: &str, ordinal: u32) -> Box<dyn Attending> {
+        let call = (server.map(str::to_owned), tool.to_owned(), ordinal, None);
+        let ears = self.0.clone();
+        Box::new(Ear { ears, call })
+    }
+}
+
+#[async_trait]
+impl Attending for Ear {
+    async fn end(mut self: Box<Self>, outcome: Outcome) {
+        self.call.3 = Some(outcome);
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        self.ears.lock().unwrap().push(self.call.clone());
+    }
+}
+
 /// A model that answers what the test put in.
 #[derive(Default)]
 pub struct Thinker {
@@ -281,6 +314,7 @@ pub struct Desk {
     pub servers: Arc<Scripted>,
     pub supervisor: Arc<Recorder>,
     pub model: Arc<Thinker>,
+    pub ears: Arc<Ears>,
 }
 
 /// A conversation's turn that has everything.
@@ -317,18 +351,21 @@ impl Desk {
             seen: Mutex::default(),
         });
         let (supervisor, model) = (Arc::<Recorder>::default(), Arc::<Thinker>::default());
+        let ears = Arc::<Ears>::default();
         let parts = Parts {
             servers: servers.clone(),
             kept: Arc::default(),
             supervisor: supervisor.clone(),
             model: model.clone(),
             skills: Arc::new(Skills::restored(skill_settings(), &Value::Null)),
+            witness: ears.clone(),
         };
         Self {
             router: Router::new(parts, context),
             servers,
             supervisor,
             model,
+            ears,
         }
     }
 

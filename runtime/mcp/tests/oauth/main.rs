@@ -56,6 +56,7 @@ async fn echo(connection: &Connection, key: &str) -> Result<String, CallError> {
         instance: "agent-0".into(),
         traceparent: None,
         idempotency_key: key.into(),
+        ordinal: 0,
     };
     connection
         .call("echo", Map::new(), &meta)

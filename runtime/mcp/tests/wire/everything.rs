@@ -95,6 +95,7 @@ async fn call(
         instance: "i".into(),
         idempotency_key: "k".into(),
         traceparent: None,
+        ordinal: 0,
     };
     let arguments: Map<String, Value> = arguments.as_object().unwrap().clone();
     connection.call(tool, arguments, &meta).await

@@ -329,5 +329,6 @@ pub(crate) fn meta() -> CallMeta {
         instance: "agent-0".into(),
         traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
         idempotency_key: "key-1".into(),
+        ordinal: 0,
     }
 }

@@ -164,6 +164,7 @@ fn meta(server: &str) -> CallMeta {
         instance: INSTANCE.into(),
         traceparent: None,
         idempotency_key: format!("{server}/{}", ids.next()),
+        ordinal: 0,
     }
 }
 

@@ -34,8 +34,9 @@ use super::budget::Budget;
 use super::settings::{SettingsWatch, current};
 use super::subagents::Subagents;
 use super::tasks::Tasks;
-use super::turns::{TurnRunner, audit};
-use crate::worker::frame::{ToolCalled, ToolOutcome};
+use super::turns::TurnRunner;
+use crate::audit;
+use crate::worker::frame::{Action, ToolCalled, ToolOutcome};
 
 /// The only plan of a conversation.
 const PLAN: &str = "plan";
@@ -226,12 +227,12 @@ impl Office {
             instance: self.instance.clone(),
             traceparent: None,
             idempotency_key: call.idempotency_key,
+            ordinal: 0,
         };
         let began = Instant::now();
         let answer = connection.call_whole(&behind.tool, arguments, &meta).await;
         let called = ToolCalled {
-            run_id: caller.run_id.clone(),
-            server: behind.server.clone(),
+            server: Some(behind.server.clone()),
             tool: behind.tool.clone(),
             outcome: match &answer {
                 Ok(outcome) if outcome.is_error => ToolOutcome::ToolError,
@@ -240,11 +241,9 @@ impl Office {
                 Err(_) => ToolOutcome::Failed,
             },
             millis: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            ..ToolCalled::begin(Action::Contract, &caller.run_id, meta.ordinal)
         };
-        audit(&self.instance, caller, &called);
-        if let Some(runner) = self.runner.upgrade() {
-            runner.metrics.tool(&called);
-        }
+        audit::call(&self.instance, &caller.owner, caller.holder.label(), &called);
         match answer {
             Ok(outcome) if outcome.is_error => Reply::Refused(match outcome.value {
                 Value::String(text) => text,

@@ -29,7 +29,8 @@ use self::record::{Record, State};
 use super::office::{Caller, Office, Spent, contracts};
 use super::settings::current;
 use super::turns::Charge;
-use crate::logging::AUDIT;
+use crate::audit::Audit;
+use crate::trifecta::ALLOWED;
 
 /// The scope of the marks of those that live, by handle: what a restart looks through.
 const LIVE: &str = "live";
@@ -255,11 +256,18 @@ impl Office {
                     three.untrusted_input, three.sensitive, three.egress
                 ));
             }
-            tracing::info!(
-                target: AUDIT, event = "audit", action = "trifecta.allowed", instance = self.instance,
-                run.id = caller.run_id, untrusted_input = three.untrusted_input, sensitive = three.sensitive,
-                egress = three.egress,
-            );
+            Audit {
+                instance: &self.instance,
+                principal: &caller.owner,
+                role: caller.holder.label(),
+                action: ALLOWED,
+                target: &three.to_string(),
+                outcome: "ok",
+                request_id: &caller.run_id,
+                trace: "",
+                dur_ms: None,
+            }
+            .write();
         }
         let limits = caller.left(asked.limits.unwrap_or_default(), asked.mode, &document.limits.run)?;
         Ok(Charge {

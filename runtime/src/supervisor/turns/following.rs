@@ -8,10 +8,12 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{TurnRunner, audit};
+use super::TurnRunner;
+use crate::audit;
 use crate::supervisor::asking::{Asked, Questions};
 use crate::supervisor::office::Caller;
 use crate::supervisor::open::Open;
+use crate::supervisor::settings::current;
 use crate::worker::frame::{FromWorker, ToWorker, ToolOutcome, TurnResult};
 use crate::worker::pool::Warm;
 use crate::worker::process::{ASK, Incoming};
@@ -101,12 +103,18 @@ impl TurnRunner {
     fn note(&self, frame: FromWorker, turn: &mut Followed) -> Option<Said> {
         match frame {
             FromWorker::ToolCalled(call) => {
-                turn.tool_calls += 1;
-                turn.caller.spent.add(1, 0);
-                self.metrics.tool(&call);
-                audit(&self.instance, &turn.caller, &call);
-                if call.outcome == ToolOutcome::Unavailable {
-                    self.suspect(call.server);
+                let caller = &turn.caller;
+                audit::call(&self.instance, &caller.owner, caller.holder.label(), &call);
+                self.metrics.tool(&call, &current(&self.settings).document);
+                // What we carry out ourselves is counted as it begins, and what is refused is nothing.
+                if let Some(server) = call.server
+                    && call.outcome != ToolOutcome::Refused
+                {
+                    turn.tool_calls += 1;
+                    turn.caller.spent.add(1, 0);
+                    if call.outcome == ToolOutcome::Unavailable {
+                        self.suspect(server);
+                    }
                 }
             }
             FromWorker::ModelCalled(call) => {

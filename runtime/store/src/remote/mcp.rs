@@ -160,6 +160,7 @@ impl McpKv {
             instance: self.instance.clone(),
             traceparent: None,
             idempotency_key,
+            ordinal: 0,
         };
         let exchange = async {
             let connection = self.connection().await?;
