@@ -8,6 +8,7 @@ use agentd_agent::request::SubagentRun;
 use agentd_agent::{Held, Holder, grants};
 use agentd_base::text::clip;
 use agentd_config::Document;
+use agentd_config::filter::ToolFilter;
 use agentd_mcp::{Catalogue, Entry};
 
 use crate::supervisor::office::Behind;
@@ -158,13 +159,16 @@ pub fn narrowed(document: &Document, held: &Held) -> Document {
         .servers
         .retain(|server| servers.contains_key(&server.name));
     for server in &mut document.mcp.servers {
-        let tools = servers.get(&server.name);
+        let named = servers.get(&server.name).into_iter().flatten();
         // A name that reads as a pattern would let in others; what it was not given its router refuses in any case.
-        let plain = |name: &&String| !name.contains(['*', '?', '[', ']', '{', '}', '!', '\\']);
-        let named: Vec<String> = tools.into_iter().flatten().filter(plain).cloned().collect();
-        if tools.is_some_and(|tools| tools.len() == named.len()) {
-            server.allow = Some(named);
+        let plain = |name: &String| !name.contains(['*', '?', '[', ']', '{', '}', '!', '\\']);
+        if !named.clone().all(plain) {
+            continue;
         }
+        // What the document lets in may be less by now than what was given.
+        let filter = ToolFilter::of(server);
+        let admitted = |name: &&String| filter.as_ref().is_ok_and(|filter| filter.admits(name));
+        server.allow = Some(named.filter(admitted).cloned().collect());
     }
     document
 }
@@ -322,5 +326,25 @@ mod tests {
             [("fs", Some(vec!["read".to_owned()])), ("db", Some(vec![]))]
         );
         assert_eq!(narrowed(&document(), &Held::All), document());
+    }
+
+    #[test]
+    fn m24_what_a_reload_takes_out_of_a_server_s_filter_a_living_subagent_has_no_more() {
+        let held = Held::Minted {
+            servers: [("fs".to_owned(), ["read", "write"].map(str::to_owned).into())].into(),
+            internal: BTreeSet::new(),
+        };
+        let allowed = |allow: Option<&[&str]>, exclude: &[&str]| {
+            let mut document = document();
+            let server = &mut document.mcp.servers[0];
+            server.allow = allow.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+            server.exclude = exclude.iter().map(|name| (*name).to_owned()).collect();
+            let narrow = narrowed(&document, &held);
+            narrow.mcp.servers[0].allow.clone().unwrap()
+        };
+        assert_eq!(allowed(None, &[]), ["read", "write"]);
+        assert_eq!(allowed(Some(&["read", "other"]), &[]), ["read"]);
+        assert_eq!(allowed(Some(&["*"]), &["w*"]), ["read"]);
+        assert_eq!(allowed(Some(&[]), &[]), Vec::<String>::new());
     }
 }
