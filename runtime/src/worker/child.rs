@@ -5,11 +5,12 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 
+use agentd_agent::Reply;
 use agentd_base::class::exit;
 use agentd_base::clock;
 use agentd_config::document::LogLevel;
 use agentd_identity::{Bundle, IdentitySource, Svid};
-use agentd_mcp::Outbound;
+use agentd_mcp::{Answer, Outbound};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use tokio::net::UnixStream;
@@ -43,8 +44,8 @@ pub async fn main() -> u8 {
         }
     };
     let (frames, queue) = mpsc::channel(FRAMES);
-    let writing = tokio::spawn(write_frames(FrameWriter::new(write), queue));
     let asker = Arc::new(Asker::new(&frames));
+    let writing = tokio::spawn(write_frames(FrameWriter::new(write), queue, asker.clone()));
     let mut child = Child {
         frames,
         level,
@@ -79,6 +80,7 @@ fn connect() -> std::io::Result<UnixStream> {
 async fn write_frames<W: tokio::io::AsyncWrite + Unpin>(
     mut writer: FrameWriter<W>,
     mut queue: mpsc::Receiver<FromWorker>,
+    asker: Arc<Asker>,
 ) {
     while let Some(frame) = queue.recv().await {
         let Err(error) = writer.send(&frame).await else {
@@ -87,12 +89,24 @@ async fn write_frames<W: tokio::io::AsyncWrite + Unpin>(
         if let FrameError::Connection(_) = error {
             return;
         }
-        // A result that is too much for a frame must still be an answer.
-        let FromWorker::Done(result) = frame else {
-            tracing::error!(event = "child.unhealthy", err = %error);
-            continue;
-        };
         let why = error.to_string();
+        let result = match frame {
+            FromWorker::Done(result) => result,
+            // Whoever waits would wait for the end of the turn.
+            FromWorker::Request { id, .. } => {
+                asker.reply(id, Reply::Refused(format!("it could not be asked for: {why}")));
+                continue;
+            }
+            FromWorker::Ask { id, .. } => {
+                asker.answer(id, Answer::Cancel);
+                continue;
+            }
+            _ => {
+                tracing::error!(event = "child.unhealthy", err = why);
+                continue;
+            }
+        };
+        // A result that is too much for a frame must still be an answer.
         for less in [
             without_transcript(&result, &why),
             fault(&result.run_id, format!("the result is lost: {why}")),
@@ -242,6 +256,8 @@ fn take_identity(source: &mut Option<IdentitySource>, material: &IdentityMateria
 
 #[cfg(test)]
 mod tests {
+    use agentd_agent::{Request, Supervisor as _};
+    use agentd_mcp::{Ask, Elicitor as _, Question};
     use serde_json::{Value, json};
 
     use super::*;
@@ -254,7 +270,8 @@ mod tests {
         for transcript in [deep, long] {
             let (here, there) = tokio::io::duplex(64 * 1024);
             let (frames, queue) = mpsc::channel(4);
-            let writing = tokio::spawn(write_frames(FrameWriter::new(here), queue));
+            let asker = Arc::new(Asker::new(&frames));
+            let writing = tokio::spawn(write_frames(FrameWriter::new(here), queue, asker));
             let done = crate::worker::frame::TurnResult {
                 status: agentd_agent::Status::Completed,
                 text: "the answer".into(),
@@ -283,5 +300,29 @@ mod tests {
             drop(frames);
             writing.await.unwrap();
         }
+    }
+    /// Nobody waits for a reply to what was never asked.
+    #[tokio::test]
+    async fn what_goes_into_no_frame_is_answered_at_once() {
+        let (here, _there) = tokio::io::duplex(64 * 1024);
+        let (frames, queue) = mpsc::channel(4);
+        let asker = Arc::new(Asker::new(&frames));
+        tokio::spawn(write_frames(FrameWriter::new(here), queue, asker.clone()));
+        let _turn = asker.turn("r");
+        let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+        for value in [deep, json!("x".repeat(super::super::framing::FRAME_BYTES))] {
+            let arguments = json!({"key": "k", "value": value});
+            let request = Request::of_tool("memory.set", arguments.as_object().unwrap().clone()).unwrap();
+            match asker.request(request).await {
+                Reply::Refused(why) => assert!(why.starts_with("it could not be asked for: "), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        let question = Question {
+            server: "fs".into(),
+            message: "x".repeat(super::super::framing::FRAME_BYTES),
+            ask: Ask::Form { schema: json!({}) },
+        };
+        assert_eq!(asker.ask(question).await, Answer::Cancel);
     }
 }
