@@ -12,6 +12,13 @@ use serde_json::{Map, Value};
 const KNOWLEDGE: [&str; 3] = ["knowledge.get", "knowledge.list", "knowledge.search"];
 const SEARCH: [&str; 2] = ["search.fetch", "search.query"];
 
+/// Characters of a result.
+const RESULT_CHARS: usize = 256 * 1024;
+/// What a number, and the like, takes of them.
+const NUMBER_CHARS: usize = 8;
+/// At the end of a text that was cut.
+const CUT: &str = "\n[cut here]";
+
 /// What stands behind a contract.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Behind {
@@ -102,6 +109,49 @@ impl Behind {
                 self.tool, self.server
             )
         })
+    }
+}
+
+/// A result as a model is shown that of any tool of a server: without control characters, and not longer than most
+/// contexts. Its form stays: what is too much is left out of texts and lists.
+pub(super) fn shown(mut value: Value) -> Value {
+    let mut left = RESULT_CHARS;
+    cut(&mut value, &mut left);
+    value
+}
+
+fn cut(value: &mut Value, left: &mut usize) {
+    match value {
+        Value::String(text) => {
+            let clean = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
+            let is_whole = text.len() <= *left && text.chars().all(|c| clean(&c));
+            if !is_whole {
+                let mut kept: String = text.chars().filter(clean).take(*left).collect();
+                if text.chars().filter(clean).count() > *left {
+                    kept.push_str(CUT);
+                }
+                *text = kept;
+            }
+            *left = left.saturating_sub(text.chars().count());
+        }
+        Value::Array(items) => {
+            let mut kept = 0;
+            for item in items.iter_mut() {
+                if *left == 0 {
+                    break;
+                }
+                cut(item, left);
+                kept += 1;
+            }
+            items.truncate(kept);
+        }
+        Value::Object(members) => {
+            for (name, member) in members {
+                *left = left.saturating_sub(name.len());
+                cut(member, left);
+            }
+        }
+        _ => *left = left.saturating_sub(NUMBER_CHARS),
     }
 }
 
@@ -212,5 +262,23 @@ mod tests {
             json!({"results": []})
         );
         assert!(behind.result(json!({})).is_err());
+    }
+    #[test]
+    fn m3_a_result_is_cleaned_and_cut_and_keeps_its_form() {
+        let hit = |text: &str| json!({"title": "t", "text": text});
+        let given = json!({"hits": [hit("a\u{1b}[31m\nb"), hit("c")], "total": 2});
+        let told = json!({"hits": [hit("a[31m\nb"), hit("c")], "total": 2});
+        assert_eq!(shown(given), told);
+        let long = "ä".repeat(RESULT_CHARS);
+        let told = shown(json!({"hits": [hit(&long), hit(&long), hit("c")], "more": long}));
+        let size = told.to_string().chars().count();
+        assert!((RESULT_CHARS..RESULT_CHARS + 100).contains(&size), "{size}");
+        assert_eq!(told["hits"].as_array().unwrap().len(), 1);
+        assert!(told["hits"][0]["text"].as_str().unwrap().ends_with(CUT));
+        assert_eq!(told["more"], CUT);
+        assert_eq!(
+            shown(json!("x".repeat(RESULT_CHARS))).as_str().unwrap().len(),
+            RESULT_CHARS
+        );
     }
 }

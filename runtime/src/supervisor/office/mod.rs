@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 pub use self::caller::Caller;
+use self::mapped::shown;
 pub use self::mapped::{Behind, contracts};
 use self::memory::Shelf;
 pub use self::message::depth_of;
@@ -39,7 +40,7 @@ use crate::audit;
 use crate::worker::frame::{Action, ToolCalled, ToolOutcome};
 
 /// The only plan of a conversation.
-const PLAN: &str = "plan";
+pub(super) const PLAN: &str = "plan";
 
 /// See the module.
 pub struct Office {
@@ -245,13 +246,13 @@ impl Office {
         };
         audit::call(&self.instance, &caller.owner, caller.holder.label(), &called);
         match answer {
-            Ok(outcome) if outcome.is_error => Reply::Refused(match outcome.value {
+            Ok(outcome) if outcome.is_error => Reply::Refused(match shown(outcome.value) {
                 Value::String(text) => text,
                 other => other.to_string(),
             }),
             Ok(outcome) => behind
                 .result(outcome.value)
-                .map_or_else(Reply::Refused, Reply::Done),
+                .map_or_else(Reply::Refused, |result| Reply::Done(shown(result))),
             Err(error) => Reply::Refused(format!("{} gave no result: {error}", call.tool)),
         }
     }
