@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::office::depth_of;
+use super::turns::TurnEnd;
 use crate::worker::frame::TurnResult;
 
 /// A new task with the caller's message in it.
@@ -95,6 +96,23 @@ pub fn failed(mut task: Task, reason: String, now: Timestamp) -> Task {
     task.updated_at = now;
     task.status_message = Some(reason);
     task
+}
+
+/// Why a task has failed whose turn the end of the process cut short; none when nothing of it was done, so that it may
+/// be done by the next.
+pub fn cut_short(end: &TurnEnd) -> Option<String> {
+    let (calls, is_killed) = match end {
+        TurnEnd::Done(result) => (result.tool_calls, false),
+        TurnEnd::Broken { began: false, .. } => return None,
+        TurnEnd::Broken { tool_calls, .. } => (*tool_calls, true),
+    };
+    let calls = match calls {
+        0 if is_killed => "its worker was killed, and tools may have been called".to_owned(),
+        0 => return None,
+        1 => "one tool call had been made".to_owned(),
+        calls => format!("{calls} tool calls had been made"),
+    };
+    Some(format!("the agent was stopped before it could answer; {calls}"))
 }
 
 fn verdict(result: &TurnResult) -> (TaskState, Option<String>) {
@@ -267,6 +285,36 @@ mod tests {
             wire_task(broken).status.message.unwrap().text(),
             Some("the worker process was killed by SIGKILL")
         );
+    }
+
+    #[test]
+    fn what_a_drain_cut_short_is_done_again_only_if_nothing_of_it_was_done() {
+        let done = |tool_calls| {
+            TurnEnd::Done(Box::new(TurnResult {
+                tool_calls,
+                ..result(Status::Cancelled, "", None)
+            }))
+        };
+        let broken = |began, tool_calls| TurnEnd::Broken {
+            reason: "killed".into(),
+            began,
+            tool_calls,
+        };
+        for (end, says) in [
+            (done(0), None),
+            (done(1), Some("one tool call had been made")),
+            (done(2), Some("2 tool calls had been made")),
+            (broken(false, 0), None),
+            (broken(true, 0), Some("tools may have been called")),
+            (broken(true, 3), Some("3 tool calls had been made")),
+        ] {
+            let said = cut_short(&end);
+            let fits = match (&said, says) {
+                (Some(said), Some(says)) => said.ends_with(says),
+                (said, says) => said.is_none() && says.is_none(),
+            };
+            assert!(fits, "{end:?}: {said:?}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_agent::request::OPEN_REQUESTS;
-use agentd_agent::{Held, Holder, TurnLimits};
+use agentd_agent::{Held, Holder, Status, TurnLimits};
 use agentd_config::document::RunLimits;
 use agentd_identity::IdentitySource;
 use agentd_mcp::ServersView;
@@ -66,6 +66,8 @@ pub struct Charge {
     pub above: Option<Arc<Spent>>,
     /// JSON Schema of its answer.
     pub output_schema: Option<Value>,
+    /// More may be said to it after a turn that went well: its worker waits for that.
+    pub is_warm: bool,
 }
 
 /// How it ended.
@@ -77,19 +79,11 @@ pub enum TurnEnd {
     Broken {
         /// Why, for people.
         reason: String,
-        /// Tool calls that had ended by then.
+        /// Whether a worker may have begun it. What it had done by then nobody knows for sure.
+        began: bool,
+        /// Tool calls that are known: those that servers answered, and those that were carried out here.
         tool_calls: u64,
     },
-}
-
-impl TurnEnd {
-    /// Tool calls that are known to have been made.
-    pub fn tool_calls(&self) -> u64 {
-        match self {
-            Self::Done(result) => result.tool_calls,
-            Self::Broken { tool_calls, .. } => *tool_calls,
-        }
-    }
 }
 
 /// Runs turns. Shared by all conversations.
@@ -124,7 +118,9 @@ impl TurnRunner {
         match &end {
             // The worker has logged how it ended.
             TurnEnd::Done(result) => self.metrics.turn(result.status),
-            TurnEnd::Broken { reason, tool_calls } => {
+            TurnEnd::Broken {
+                reason, tool_calls, ..
+            } => {
                 self.metrics.crash();
                 tracing::error!(event = "turn.failed", run.id = run_id, err = reason, tool_calls);
             }
@@ -134,10 +130,6 @@ impl TurnRunner {
     }
 
     async fn run_in_worker(&self, input: TurnInput, stop: &CancellationToken) -> TurnEnd {
-        let broken = |reason: String| TurnEnd::Broken {
-            reason,
-            tool_calls: 0,
-        };
         let settings = current(&self.settings);
         let conversation = input.conversation.clone();
         let run_id = input.run_id.clone();
@@ -148,25 +140,43 @@ impl TurnRunner {
             until: caller.until + DEADLINE_GRACE,
             tool_calls: 0,
             questions: Questions::new(self.human.clone()),
-            caller: caller.clone(),
+            caller,
             requests: Open::new(OPEN_REQUESTS),
+            office: self.office.clone(),
+            stop: stop.clone(),
         };
+        let is_last = input.charge.as_ref().map(|charge| !charge.is_warm);
         let (warm, ended) = match self.begun(&settings, input, &mut followed, stop).await {
             Ok(begun) => begun,
-            Err(reason) => return broken(reason),
+            Err(reason) => {
+                return TurnEnd::Broken {
+                    reason,
+                    began: false,
+                    tool_calls: 0,
+                };
+            }
         };
-        self.office.turn_ended(&caller, stop.is_cancelled());
-        self.office.budget.release(&caller.run_id);
         let tool_calls = followed.tool_calls;
         drop(followed);
         match ended {
             Ok(result) => {
-                if warm.worker.is_alive() {
+                // A conversation may go on after any turn; a subagent that has ended has no use for a worker that waits.
+                let is_over = is_last.is_some_and(|is_last| is_last || result.status != Status::Completed);
+                if !is_over && warm.worker.is_alive() {
                     self.pool.park(conversation, warm);
                 }
                 TurnEnd::Done(result)
             }
-            Err(Lost::Idle(reason) | Lost::Ended(reason)) => TurnEnd::Broken { reason, tool_calls },
+            Err(Lost::Idle(reason)) => TurnEnd::Broken {
+                reason,
+                began: false,
+                tool_calls,
+            },
+            Err(Lost::Ended(reason)) => TurnEnd::Broken {
+                reason,
+                began: true,
+                tool_calls,
+            },
             Err(Lost::Stuck(result)) => {
                 warm.worker.kill().await;
                 match result {
@@ -175,6 +185,7 @@ impl TurnRunner {
                         reason:
                             "the worker process did not end the turn when it was asked to, and was killed"
                                 .to_owned(),
+                        began: true,
                         tool_calls,
                     },
                 }

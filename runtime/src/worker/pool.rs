@@ -92,6 +92,11 @@ impl Pool {
         self.changed.notify_one();
     }
 
+    /// Ends the one of this conversation, which does not go on.
+    pub fn let_go(&self, conversation: &str) {
+        self.lock().remove(conversation);
+    }
+
     /// Ends all that wait.
     pub fn clear(&self) {
         self.lock().clear();

@@ -292,3 +292,83 @@ async fn m2_nobody_reads_what_another_principal_keeps() {
     let got = ask("alice", "alice c", root, "memory.get", json!({ "key": "t" })).await;
     assert_eq!(got["found"], false);
 }
+
+/// Neither its worker nor its plan is of use to anybody.
+#[tokio::test(flavor = "multi_thread")]
+async fn m2_a_subagent_that_has_ended_leaves_no_worker_and_no_plan() {
+    let world = World::new().await;
+    let never = CancellationToken::new();
+    let plan = format!(
+        "calls {}",
+        json!([["plan_create", { "goal": "g", "items": ["i"] }]])
+    );
+    let calls = json!([
+        ["subagent_run", { "instruction": plan }],
+        ["subagent_run", { "instruction": "hi", "mode": "warm" }],
+    ]);
+    world.turn("run-1", calls, &never).await;
+    assert_eq!(
+        world.runner.pool.idle(),
+        2,
+        "the conversation's and the warm one's"
+    );
+    let known = world.subagents().await;
+    let states: Vec<&Value> = known.iter().map(|one| &one["state"]).collect();
+    assert_eq!(states, [&json!({ "ended": "completed" }), &json!("waiting")]);
+    for one in &known {
+        for scope in [" {handle} c", "c {handle}"] {
+            let scope = scope.replace("{handle}", one["handle"].as_str().unwrap());
+            let plan = world.store.entry(
+                EntryKind::Plan,
+                &scope,
+                "plan",
+                agentd_base::clock::system().now(),
+            );
+            assert_eq!(plan.await.unwrap(), None, "{scope}");
+        }
+    }
+    let calls = json!([["subagent_kill", { "handle": known[1]["handle"] }]]);
+    world.turn("run-2", calls, &never).await;
+    assert_eq!(world.runner.pool.idle(), 1);
+}
+
+/// Whoever asked for it may go before it has begun.
+#[tokio::test]
+async fn m2_a_subagent_that_nobody_waits_for_any_more_does_not_begin() {
+    let world = World::new().await;
+    let office = world.runner.office.clone();
+    let caller = Arc::new(Caller {
+        owner: "alice".into(),
+        root: "c".into(),
+        conversation: "c".into(),
+        run_id: "r".into(),
+        holder: Holder::Root,
+        held: Held::All,
+        depth: 0,
+        hops: 0,
+        until: tokio::time::Instant::now() + PATIENCE,
+        spent: Spent::new(
+            TurnLimits {
+                steps: 10,
+                tokens: 1000,
+                deadline: PATIENCE,
+            },
+            None,
+        ),
+    });
+    let run = json!({ "instruction": "hold", "mode": "detached" });
+    let request = Request::of_tool("subagent.run", run.as_object().unwrap().clone()).unwrap();
+    let asking = office.clone().carry_out(caller, request);
+    // Begun by one look at it, and given up.
+    assert!(futures::FutureExt::now_or_never(asking).is_none());
+    let ended = async {
+        while office.live_subagents() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.unwrap();
+    let known = world.subagents().await;
+    assert_eq!(known.len(), 1);
+    assert_eq!(known[0]["state"], json!({ "ended": "cancelled" }));
+    assert!(world.model.requests().is_empty());
+}

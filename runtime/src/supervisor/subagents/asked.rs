@@ -6,12 +6,13 @@ use std::sync::Arc;
 use agentd_agent::Reply;
 use agentd_agent::request::{Await, Mode, SubagentKill, SubagentSend};
 use agentd_base::text::{CONTENT, content};
-use agentd_state::{EntryKind, EntryQuery, StoreError};
+use agentd_state::{EntryKind, StoreError};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 
+use super::kept::read;
 use super::record::{RESOURCES, Record, State};
-use super::{Message, PAGE, lock};
+use super::{Message, lock};
 use crate::supervisor::office::{Caller, Office};
 use crate::supervisor::settings::current;
 
@@ -108,22 +109,11 @@ impl Office {
 
     /// `subagent.list`.
     pub(in crate::supervisor) async fn list_subagents(&self, caller: &Caller) -> Reply {
-        let query = EntryQuery {
-            kind: EntryKind::Subagent,
-            scope: caller.root.clone(),
-            prefix: String::new(),
-            after: None,
-            limit: PAGE,
-        };
-        let page = match self.store.entries(query, self.clock.now()).await {
-            Ok(page) => page,
+        let records = match self.records(&caller.root).await {
+            Ok(records) => records.into_iter(),
             Err(error) => return Reply::Refused(error.to_string()),
         };
-        let records = page
-            .entries
-            .into_iter()
-            .filter_map(|entry| serde_json::from_value(entry.value).ok());
-        let own = records.filter(|record: &Record| record.parent == caller.conversation);
+        let own = records.filter(|record| record.parent == caller.conversation);
         // Of one that lives more is known than what is stored.
         let now = own.map(|record| self.living(caller, &record.handle).unwrap_or(record));
         Reply::Done(json!({"subagents": now.map(|record| record.told()).collect::<Vec<_>>()}))
@@ -181,7 +171,7 @@ impl Office {
             .store
             .entry(EntryKind::Subagent, &caller.root, handle, self.clock.now())
             .await?;
-        let record = entry.and_then(|entry| serde_json::from_value::<Record>(entry.value).ok());
+        let record = entry.as_ref().and_then(read);
         Ok(record.filter(|record| record.parent == caller.conversation))
     }
 

@@ -1,18 +1,24 @@
 //! The life of a subagent: one turn after the other in a worker of its own, until it is over, and how that is kept.
+//! Guarantees: whatever becomes of it, a fault of ours included, it ends once: in the store, in the ledger, and for
+//! whoever waits for it.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_agent::Status;
 use agentd_agent::request::ItemStatus;
 use agentd_base::text::{CONTENT, content};
-use agentd_state::{EntryKind, Write};
+use agentd_state::{StoreError, Write};
+use futures::FutureExt as _;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::kept::conversation_of;
 use super::record::{Record, State};
-use super::{LIVE, Live, Message, Place, lock};
+use super::{Live, Message, Place, lock};
 use crate::supervisor::office::{Caller, Office};
 use crate::supervisor::turns::{Charge, TurnEnd, TurnInput};
 
@@ -31,20 +37,30 @@ struct Life {
     record: watch::Sender<Record>,
     cancel: CancellationToken,
     messages: mpsc::Receiver<Message>,
+    place: Place,
+}
+
+/// How a life ended, and whoever sent what it was about.
+struct Ended {
+    record: Record,
+    answer: Option<oneshot::Sender<Value>>,
 }
 
 impl Office {
-    /// Puts it among the living, and lets it live. Not async: a turn is run by a turn here.
+    /// Stores it, puts it among the living, and lets it live: all of it, or with an error nothing. Not async: a turn is
+    /// run by a turn here, and who asked for it may go at any moment.
     pub(super) fn begin(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
-        mut place: Place,
+        place: Place,
         record: Record,
         charge: Charge,
         text: String,
-    ) -> watch::Receiver<Record> {
+    ) -> oneshot::Receiver<Result<watch::Receiver<Record>, StoreError>> {
+        let (begun, beginning) = oneshot::channel();
         let (messages, inbox) = mpsc::channel(MESSAGES);
         let cancel = self.subagents.closed.child_token();
+        let first = self.first_record(&caller.root, &record);
         let handle = record.handle.clone();
         let (record, following) = watch::channel(record);
         let live = Live {
@@ -55,8 +71,6 @@ impl Office {
             messages,
             limits: charge.limits,
         };
-        lock(&self.subagents.live).insert(handle.clone(), live);
-        place.lives = true;
         let life = Life {
             caller: caller.clone(),
             handle,
@@ -64,16 +78,48 @@ impl Office {
             record,
             cancel,
             messages: inbox,
+            place,
         };
         let office = self.clone();
-        self.subagents
-            .running
-            .spawn(async move { office.live(life, text).await });
-        following
+        self.subagents.running.spawn(async move {
+            if let Err(error) = office.store.write(first).await {
+                let _ = begun.send(Err(error));
+                return;
+            }
+            lock(&office.subagents.live).insert(life.handle.clone(), live);
+            if begun.send(Ok(following)).is_ok() {
+                return office.spend(life, text).await;
+            }
+            // Nobody will ever know of it.
+            let mut record = life.record.borrow().clone();
+            record.end(Status::Cancelled, office.clock.now());
+            office.end(life, record).await;
+        });
+        beginning
+    }
+
+    /// Its whole life, and its end.
+    async fn spend(self: Arc<Self>, mut life: Life, text: String) {
+        let lived = AssertUnwindSafe(self.live(&mut life, text)).catch_unwind().await;
+        let Ended { record, answer } = lived.unwrap_or_else(|_| {
+            let reason = "the agent has a fault and could not go on; its log has the details";
+            tracing::error!(
+                event = "subagent.failed",
+                run.id = life.caller.run_id,
+                subagent = life.handle,
+                err = reason
+            );
+            let mut record = life.record.borrow().clone();
+            record.fail(reason.to_owned(), self.clock.now());
+            Ended { record, answer: None }
+        });
+        let told = record.told();
+        self.end(life, record).await;
+        reply(answer, told);
     }
 
     /// One turn after the other, until it is over.
-    async fn live(self: Arc<Self>, mut life: Life, mut text: String) {
+    async fn live(self: &Arc<Self>, life: &mut Life, mut text: String) -> Ended {
         let mut transcript = Value::Null;
         let mut answer: Option<oneshot::Sender<Value>> = None;
         let mut run_id = life.handle.clone();
@@ -93,6 +139,7 @@ impl Office {
                 }
                 None => TurnEnd::Broken {
                     reason: "this agent runs no subagents".to_owned(),
+                    began: false,
                     tool_calls: 0,
                 },
             };
@@ -101,13 +148,13 @@ impl Office {
                 transcript = std::mem::take(&mut result.transcript);
             }
             record.after(end, self.clock.now());
-            let told = record.told();
             if record.is_over() {
-                self.end(life, record).await;
-                return reply(answer, told);
+                return Ended { record, answer };
             }
+            let told = record.told();
             self.stored(vec![self.entry(&life.caller.root, &record)]).await;
             life.record.send_replace(record);
+            self.waits(life, Some(Instant::now()));
             reply(answer.take(), told);
             let next = tokio::select! {
                 biased;
@@ -122,8 +169,9 @@ impl Office {
                     Status::Completed
                 };
                 record.end(status, self.clock.now());
-                return self.end(life, record).await;
+                return Ended { record, answer: None };
             };
+            self.waits(life, None);
             record.state = State::Running;
             life.record.send_replace(record);
             text = next.text;
@@ -132,6 +180,10 @@ impl Office {
             life.charge.above = Some(next.above);
             run_id = self.ids.next();
         }
+    }
+
+    fn waits(&self, life: &Life, since: Option<Instant>) {
+        lock(&self.subagents.ledger).waits(&life.handle, since);
     }
 
     /// Stores how it ended, takes it from the living, and tells whoever waits: in this order, so that it is found always.
@@ -149,21 +201,19 @@ impl Office {
             subagent = life.handle,
             reason = record.reason.as_deref().map(content),
         );
-        let unmark = Write::DropEntry {
-            kind: EntryKind::Subagent,
-            scope: LIVE.to_owned(),
-            key: life.handle.clone(),
-        };
-        self.stored(vec![self.entry(&life.caller.root, &record), unmark])
-            .await;
+        let own = conversation_of(&life.caller.root, &life.handle);
+        if let Some(runner) = self.runner.upgrade() {
+            runner.pool.let_go(&own);
+        }
+        self.stored(self.last_record(&life.caller.root, &record)).await;
+        self.forget_oldest(&life.caller.root).await;
         let status = match record.state {
             State::Ended(Status::Completed) => ItemStatus::Done,
             _ => ItemStatus::Blocked,
         };
         self.follow_plan(&life.caller.conversation, &life.handle, status)
             .await;
-        lock(&self.subagents.ledger).release(&life.handle);
-        lock(&self.subagents.live).remove(&life.handle);
+        drop(life.place);
         life.record.send_replace(record);
     }
 
@@ -184,9 +234,4 @@ fn reply(answer: Option<oneshot::Sender<Value>>, told: Value) {
     if let Some(answer) = answer {
         let _ = answer.send(told);
     }
-}
-
-/// The conversation of a subagent, which nobody else can name: its worker and its plan go by it.
-fn conversation_of(root: &str, handle: &str) -> String {
-    format!("{root} {handle}")
 }

@@ -3,6 +3,7 @@
 //! ended, so that none is said to run that does not; what becomes of one ends nothing else.
 
 mod asked;
+mod kept;
 mod ledger;
 mod life;
 mod mint;
@@ -16,14 +17,13 @@ use agentd_agent::{Reply, TurnLimits};
 use agentd_base::rate::Rate;
 use agentd_base::text::{CONTENT, content};
 use agentd_config::{Document, trifecta};
-use agentd_state::{Entry, EntryKind, EntryQuery, StoreError, Write};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::ledger::{Bounds, Ledger};
+use self::ledger::{Bounds, Ledger, Newcomer};
 pub use self::mint::narrowed;
 use self::record::{Record, State};
 use super::office::{Caller, Office, Spent, contracts};
@@ -32,10 +32,6 @@ use super::turns::Charge;
 use crate::audit::Audit;
 use crate::trifecta::ALLOWED;
 
-/// The scope of the marks of those that live, by handle: what a restart looks through.
-const LIVE: &str = "live";
-/// Marks that a restart reads at a time.
-const PAGE: usize = 256;
 /// How fast they may be begun, where the document does not say.
 const RATE: Rate = Rate {
     burst: 8,
@@ -86,21 +82,21 @@ impl Office {
             Ok(charge) => charge,
             Err(why) => return self.refused(caller, why),
         };
-        let admitted = lock(&self.subagents.ledger).admit(
-            &handle,
-            &caller.conversation,
-            charge.depth,
-            &bounds(document),
-            Instant::now(),
-        );
-        if let Err(why) = admitted {
-            return self.refused(caller, why);
+        let new = Newcomer {
+            handle: &handle,
+            owner: &caller.owner,
+            parent: &caller.conversation,
+            depth: charge.depth,
+        };
+        let admitted = lock(&self.subagents.ledger).admit(new, &bounds(document), Instant::now());
+        match admitted {
+            Err(why) => return self.refused(caller, why),
+            Ok(None) => {}
+            Ok(Some(waited)) => self.give_up(&waited),
         }
-        // Given back unless it lives.
         let place = Place {
             office: self.clone(),
             handle: handle.clone(),
-            lives: false,
         };
         let now = self.clock.now();
         let record = Record {
@@ -117,24 +113,20 @@ impl Office {
             began_at: now,
             ended_at: None,
         };
-        if let Err(error) = self
-            .store
-            .write(vec![
-                self.entry(&caller.root, &record),
-                mark(&caller.root, &record),
-            ])
-            .await
-        {
-            return self.refused(caller, format!("the subagent was not begun: {error}"));
-        }
+        let depth = charge.depth;
+        let beginning = self.begin(caller, place, record, charge, task(&asked));
+        let mut following = match beginning.await {
+            Ok(Ok(following)) => following,
+            Ok(Err(error)) => return self.refused(caller, format!("the subagent was not begun: {error}")),
+            Err(_) => return self.refused(caller, "the subagent was not begun".to_owned()),
+        };
         tracing::info!(
             event = "subagent.spawn",
             run.id = caller.run_id,
             subagent = handle,
-            depth = charge.depth,
+            depth,
             ?mode
         );
-        let mut following = self.begin(caller, place, record, charge, task(&asked));
         match mode {
             Mode::Async | Mode::Detached => {
                 let told = following.borrow().told();
@@ -162,64 +154,6 @@ impl Office {
                 one.cancel.cancel();
             }
         }
-    }
-
-    /// Whether a conversation has subagents whose completion can be read.
-    pub(super) async fn has_completions(&self, root: &str) -> bool {
-        let query = EntryQuery {
-            kind: EntryKind::Subagent,
-            scope: root.to_owned(),
-            prefix: String::new(),
-            after: None,
-            limit: 1,
-        };
-        let page = self.store.entries(query, self.clock.now()).await;
-        page.is_ok_and(|page| !page.entries.is_empty())
-    }
-
-    /// What the process before this one left in the middle has failed.
-    ///
-    /// # Errors
-    /// When the store cannot be read or written.
-    pub async fn restore_subagents(&self) -> Result<(), StoreError> {
-        let mut failed = 0_u32;
-        loop {
-            let query = EntryQuery {
-                kind: EntryKind::Subagent,
-                scope: LIVE.to_owned(),
-                prefix: String::new(),
-                after: None,
-                limit: PAGE,
-            };
-            let now = self.clock.now();
-            let page = self.store.entries(query, now).await?;
-            if page.entries.is_empty() {
-                break;
-            }
-            for mark in page.entries {
-                let mut batch = vec![Write::DropEntry {
-                    kind: EntryKind::Subagent,
-                    scope: LIVE.to_owned(),
-                    key: mark.key.clone(),
-                }];
-                let root = mark.value.as_str().unwrap_or_default();
-                let entry = self
-                    .store
-                    .entry(EntryKind::Subagent, root, &mark.key, now)
-                    .await?;
-                if let Some(record) =
-                    entry.and_then(|entry| serde_json::from_value::<Record>(entry.value).ok())
-                {
-                    failed += 1;
-                    batch.push(self.entry(root, &record.restarted(now)));
-                }
-                self.store.write(batch).await?;
-            }
-        }
-        if failed > 0 {
-            tracing::info!(event = "restore.subagents", failed);
-        }
-        Ok(())
     }
 
     /// Ends all, and returns when they have.
@@ -279,7 +213,20 @@ impl Office {
             // One that goes on without its caller is nobody's share.
             above: (asked.mode != Mode::Detached).then(|| caller.spent.clone()),
             output_schema: asked.output_schema.clone(),
+            is_warm: asked.mode == Mode::Warm,
         })
+    }
+
+    /// Ends a warm one that only waited: others need its place.
+    fn give_up(&self, handle: &str) {
+        if let Some(one) = lock(&self.subagents.live).get(handle) {
+            tracing::info!(
+                event = "subagent.given_up",
+                run.id = one.run_id,
+                subagent = handle
+            );
+            one.cancel.cancel();
+        }
     }
 
     fn cancel_of(&self, handle: &str) -> Option<CancellationToken> {
@@ -300,17 +247,6 @@ impl Office {
         tracing::info!(target: CONTENT, event = "content.refused", run.id = caller.run_id, reason = content(&why));
         Reply::Refused(why)
     }
-
-    fn entry(&self, root: &str, record: &Record) -> Write {
-        Write::Entry(Entry {
-            kind: EntryKind::Subagent,
-            scope: root.to_owned(),
-            key: record.handle.clone(),
-            value: serde_json::to_value(record).unwrap_or_default(),
-            expires_at: None,
-            updated_at: self.clock.now(),
-        })
-    }
 }
 
 impl Live {
@@ -320,31 +256,17 @@ impl Live {
     }
 }
 
-/// A place among the living that is given back when nothing takes it.
+/// A place among the living, given back with it.
 struct Place {
     office: Arc<Office>,
     handle: String,
-    lives: bool,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if !self.lives {
-            lock(&self.office.subagents.ledger).release(&self.handle);
-        }
+        lock(&self.office.subagents.ledger).release(&self.handle);
+        lock(&self.office.subagents.live).remove(&self.handle);
     }
-}
-
-/// The mark of one that lives: where its record is.
-fn mark(root: &str, record: &Record) -> Write {
-    Write::Entry(Entry {
-        kind: EntryKind::Subagent,
-        scope: LIVE.to_owned(),
-        key: record.handle.clone(),
-        value: root.into(),
-        expires_at: None,
-        updated_at: record.began_at,
-    })
 }
 
 fn bounds(document: &Document) -> Bounds {
@@ -356,6 +278,7 @@ fn bounds(document: &Document) -> Bounds {
         breadth: count(limits.breadth, 8),
         total: count(limits.total, 64),
         rate: limits.rate.unwrap_or(RATE),
+        is_shared: document.a2a.principals.len() > 1,
     }
 }
 

@@ -61,7 +61,9 @@ impl Record {
                 self.tool_calls += result.tool_calls;
                 (result.status, Some(distilled(result.text)), result.reason)
             }
-            TurnEnd::Broken { reason, tool_calls } => {
+            TurnEnd::Broken {
+                reason, tool_calls, ..
+            } => {
                 self.tool_calls += tool_calls;
                 (Status::Failed, None, Some(reason))
             }
@@ -73,6 +75,12 @@ impl Record {
         } else {
             self.end(status, now);
         }
+    }
+
+    /// It is over, and did not do what it was to do.
+    pub(super) fn fail(&mut self, reason: String, now: Timestamp) {
+        self.reason = Some(reason);
+        self.end(Status::Failed, now);
     }
 
     /// It is over.
@@ -203,6 +211,7 @@ mod tests {
         let mut record = record(Mode::Warm, State::Running);
         let end = TurnEnd::Broken {
             reason: "the worker process was killed by SIGKILL".into(),
+            began: true,
             tool_calls: 2,
         };
         record.after(end, Timestamp::UNIX_EPOCH);

@@ -14,7 +14,7 @@ use super::health::FIRST_PAUSE;
 use super::{Durability, Tasks, lock};
 use crate::supervisor::lanes::Entry;
 use crate::supervisor::last_run::last_run;
-use crate::supervisor::record::{ended, failed, hops_of, text_of};
+use crate::supervisor::record::{cut_short, ended, failed, hops_of, text_of};
 use crate::supervisor::turns::{TurnEnd, TurnInput};
 
 /// What a caller is told of a task that did not begin.
@@ -108,8 +108,8 @@ impl Tasks {
         self.last_run.send_replace(Some(last));
         let stopped = self.stop.is_cancelled();
         match end {
-            TurnEnd::Done(result) if stopped && result.status == Status::Cancelled => {
-                self.leave(working, result.tool_calls).await;
+            TurnEnd::Done(ref result) if stopped && result.status == Status::Cancelled => {
+                self.leave(working, cut_short(&end)).await;
             }
             TurnEnd::Done(mut result) => {
                 let now = self.clock.now();
@@ -123,7 +123,7 @@ impl Tasks {
                 self.settle(ended(working, &result, self.ids.next(), now), conversation)
                     .await;
             }
-            TurnEnd::Broken { tool_calls, .. } if stopped => self.leave(working, tool_calls).await,
+            TurnEnd::Broken { .. } if stopped => self.leave(working, cut_short(&end)).await,
             TurnEnd::Broken { reason, .. } => {
                 self.settle(failed(working, reason, self.clock.now()), None).await;
             }
@@ -161,19 +161,13 @@ impl Tasks {
 
     /// The process ends before the task could: it waits for the next start if nothing of it was done and the store
     /// will be there, else it has failed.
-    async fn leave(&self, mut task: Task, tool_calls: u64) {
-        if self.durability == Durability::Durable && tool_calls == 0 {
+    async fn leave(&self, mut task: Task, done: Option<String>) {
+        if self.durability == Durability::Durable && done.is_none() {
             task.state = TaskState::Submitted;
             task.updated_at = self.clock.now();
             return self.settle(task, None).await;
         }
-        let reason = match tool_calls {
-            0 => STOPPED.to_owned(),
-            1 => "the agent was stopped before it could answer; one tool call had been made".to_owned(),
-            calls => {
-                format!("the agent was stopped before it could answer; {calls} tool calls had been made")
-            }
-        };
+        let reason = done.unwrap_or_else(|| STOPPED.to_owned());
         self.settle(failed(task, reason, self.clock.now()), None).await;
     }
 

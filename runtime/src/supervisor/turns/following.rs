@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::TurnRunner;
 use crate::audit;
 use crate::supervisor::asking::{Asked, Questions};
-use crate::supervisor::office::Caller;
+use crate::supervisor::office::{Caller, Office};
 use crate::supervisor::open::Open;
 use crate::supervisor::settings::current;
 use crate::worker::frame::{FromWorker, ToWorker, ToolOutcome, TurnResult};
@@ -141,6 +141,10 @@ impl TurnRunner {
                     let why = "it is of another turn, or too many wait for a reply".to_owned();
                     return Some(Said::Reply(id, Reply::Refused(why)));
                 }
+                // Whatever becomes of its reply: it may be carried out.
+                if request.tool().is_some() {
+                    turn.tool_calls += 1;
+                }
                 let work = self.office.clone().carry_out(turn.caller.clone(), *request);
                 turn.requests.begin(id, work);
             }
@@ -160,17 +164,27 @@ impl TurnRunner {
     }
 }
 
-/// A turn that a worker runs.
+/// A turn that a worker runs. With it goes what belongs to it: what it reserved, and the subagents that end with it.
 pub(super) struct Followed {
     pub(super) run_id: String,
     pub(super) conversation: String,
     pub(super) until: Instant,
-    /// Tool calls that have ended.
+    /// Tool calls of servers that have ended, and those that were begun here.
     pub(super) tool_calls: u64,
     pub(super) questions: Questions,
     /// On whose behalf it asks.
     pub(super) caller: Arc<Caller>,
     pub(super) requests: Open<Reply>,
+    pub(super) office: Arc<Office>,
+    pub(super) stop: CancellationToken,
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.requests.close();
+        self.office.turn_ended(&self.caller, self.stop.is_cancelled());
+        self.office.budget.release(&self.caller.run_id);
+    }
 }
 
 /// Gives the worker what a person said. What does not go into a frame is no answer.
