@@ -1,6 +1,8 @@
 //! A conversation made shorter in the middle of a turn: when, and by whose summary.
 
-use agentd_llm::{CallContext, Message, Model, ModelRequest, OutputSchema};
+use std::sync::Arc;
+
+use agentd_llm::{CallContext, Message, Model, ModelRequest, Mute, OutputSchema};
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::Shape;
@@ -113,7 +115,7 @@ impl Turn {
         };
         // Nobody but us hears it.
         let context = CallContext {
-            sink: None,
+            sink: Some(Arc::new(Mute)),
             ..self.context.clone()
         };
         self.steps += 1;

@@ -29,6 +29,7 @@ mod tools;
 pub mod transcript;
 pub mod turn;
 mod view;
+mod voice;
 pub mod witness;
 
 pub use compaction::ContextLimits;

@@ -24,6 +24,7 @@ use crate::tokens::{self, Gauge};
 use crate::transcript::Transcript;
 use crate::turn::{PARALLEL, TurnInput, TurnLimits};
 use crate::view::View;
+use crate::voice::Voice;
 
 /// Told after the third of the same rounds.
 const NUDGE: &str = "[This has now been done three times in a row, with the same results. Once more and the turn ends. \
@@ -37,6 +38,7 @@ pub(crate) struct Turn {
     /// What the request was made of.
     view: Option<Arc<View>>,
     pub(crate) context: CallContext,
+    voice: Arc<Voice>,
     pub(crate) limits: TurnLimits,
     /// What the answer has to be; why that cannot be checked.
     shape: Result<Option<Shape>, String>,
@@ -67,6 +69,7 @@ impl Turn {
     pub(crate) fn new(input: TurnInput, deadline: Instant) -> Self {
         let mut transcript = input.transcript;
         transcript.push_user(input.text);
+        let voice = Arc::new(Voice::new(input.listener));
         let output_schema = input.output_schema.as_ref().and_then(|schema| {
             let schema = schema.as_object()?.clone();
             let name = "answer".to_owned();
@@ -92,8 +95,9 @@ impl Turn {
                 run_id: input.run_id,
                 traceparent: input.traceparent,
                 deadline,
-                sink: None,
+                sink: Some(voice.clone()),
             },
+            voice,
             limits: input.limits,
             repeats: Repeats::default(),
             transcript,
@@ -261,6 +265,7 @@ impl Turn {
         self.steps += 1;
         let asked = self.chars();
         self.request.messages = self.transcript.messages();
+        self.voice.next_round();
         let outcome = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(End::cancelled()),

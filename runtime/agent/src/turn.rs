@@ -1,10 +1,11 @@
 //! The turn: think, call tools, observe, until the model has nothing more to call or a limit is reached. Ends in any
 //! case with a transcript that the next turn can go on from.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_base::text::{CONTENT, content};
-use agentd_llm::{Model, Usage};
+use agentd_llm::{Model, Sink, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -31,7 +32,7 @@ pub struct TurnLimits {
 }
 
 /// What a turn begins with.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone)]
 pub struct TurnInput {
     /// The run.
     pub run_id: String,
@@ -49,6 +50,8 @@ pub struct TurnInput {
     pub output_schema: Option<Value>,
     /// How its conversation is kept short.
     pub context: ContextLimits,
+    /// Hears the answer while it is written.
+    pub listener: Arc<dyn Sink>,
 }
 
 /// What a turn ended with.

@@ -266,18 +266,14 @@ async fn a_model_that_does_not_answer_ends_the_turn_with_its_reason() {
 }
 
 #[test]
-fn input_and_outcome_travel_as_json() {
-    let mut input = input();
-    input.transcript.push_user("x");
-    assert_eq!(
-        serde_json::from_value::<TurnInput>(serde_json::to_value(&input).unwrap()).unwrap(),
-        input
-    );
+fn an_outcome_travels_as_json() {
+    let mut transcript = Transcript::default();
+    transcript.push_user("x");
     let outcome = TurnOutcome {
         status: Status::ExhaustedSteps,
         text: "t".into(),
         reason: None,
-        transcript: input.transcript,
+        transcript,
         rounds: 1,
         compactions: 0,
         steps: 1,

@@ -30,4 +30,4 @@ pub use message::{
     ARGUMENT_LEVELS, Arguments, Block, Message, ModelReply, ModelRequest, Opaque, OutputSchema, Stop,
     ToolCall, ToolResult, ToolSpec, Usage,
 };
-pub use model::{CallContext, Endpoint, Model, Sink};
+pub use model::{CallContext, Endpoint, Model, Mute, Sink};

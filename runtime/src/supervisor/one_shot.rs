@@ -43,6 +43,7 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
         text,
         hops: 0,
         charge: None,
+        listener: None,
     };
     let turn = foundation.runner.run(input, &stop);
     tokio::pin!(turn);

@@ -5,6 +5,7 @@
 mod beginning;
 mod following;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +31,12 @@ use crate::worker::pool::Pool;
 /// The worker ends a turn at its deadline by itself; it gets this much longer to say so.
 const DEADLINE_GRACE: Duration = Duration::from_secs(2);
 
+/// Hears the answer of a turn while it is written. Must not block: the worker's frames wait for it.
+pub trait Listener: Send + Sync + fmt::Debug {
+    /// More of it; with `restart` what was heard before is void. What counts in the end is the result of the turn.
+    fn heard(&self, text: &str, restart: bool);
+}
+
 /// What to run.
 #[derive(Debug, Clone)]
 pub struct TurnInput {
@@ -47,6 +54,8 @@ pub struct TurnInput {
     pub hops: u32,
     /// Of a subagent: what it was given.
     pub charge: Option<Charge>,
+    /// Hears the answer while it is written.
+    pub listener: Option<Arc<dyn Listener>>,
 }
 
 /// What a subagent is run with.
@@ -142,6 +151,7 @@ impl TurnRunner {
             questions: Questions::new(self.human.clone()),
             caller,
             requests: Open::new(OPEN_REQUESTS),
+            listener: input.listener.clone(),
             office: self.office.clone(),
             stop: stop.clone(),
         };

@@ -128,6 +128,8 @@ pub struct Turn {
     pub has_own: bool,
     /// The contracts without an implementation of ours that a server stands behind.
     pub mapped: BTreeSet<String>,
+    /// Somebody hears the answer while it is written: [`FromWorker::Text`] is of use.
+    pub is_heard: bool,
     /// The servers that answer at this moment: only these are dialled, so that one that is down costs a turn nothing.
     pub servers: Vec<Reachable>,
 }
@@ -166,6 +168,15 @@ pub enum FromWorker {
     },
     /// A model call has ended.
     ModelCalled(ModelCalled),
+    /// More of the answer, while it is written. What counts in the end is the result.
+    Text {
+        /// The turn's.
+        run_id: String,
+        /// What goes on from what was told before.
+        text: String,
+        /// What was told before is void: this begins anew.
+        restart: bool,
+    },
     /// A server asks a person. Answered with [`ToWorker::Answer`].
     Ask {
         /// The turn's.
@@ -208,17 +219,6 @@ pub struct ToolCalled {
     pub outcome: ToolOutcome,
     /// From request to answer.
     pub millis: u64,
-}
-
-/// How a tool call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ToolOutcome {
-    /// The tool did it.
-    Ok,
-    /// The tool ran and says that it failed.
-    ToolError,
-    /// The server answered with an error, or not in time.
     /// W3C trace context of the call.
     pub trace: String,
 }
@@ -266,9 +266,22 @@ impl Action {
             Self::Prompt => "prompt.get",
         }
     }
+}
+
+/// How a tool call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolOutcome {
+    /// The tool did it.
+    Ok,
+    /// The tool ran and says that it failed.
+    ToolError,
+    /// The server answered with an error, or not in time.
     Failed,
     /// The server cannot be reached, or does not let us in.
     Unavailable,
+    /// It was not tried: the turn has no such tool, or the arguments are none.
+    Refused,
 }
 
 impl ToolOutcome {
@@ -279,9 +292,8 @@ impl ToolOutcome {
             Self::ToolError => "tool_error",
             Self::Failed => "failed",
             Self::Unavailable => "unavailable",
+            Self::Refused => "refused",
         }
-    /// It was not tried: the turn has no such tool, or the arguments are none.
-    Refused,
     }
 }
 
@@ -292,7 +304,6 @@ pub struct ModelCalled {
     pub run_id: String,
     /// Tokens read.
     pub input_tokens: u64,
-            Self::Refused => "refused",
     /// Tokens written.
     pub output_tokens: u64,
     /// The class of the error, if it failed.

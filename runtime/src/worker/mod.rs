@@ -12,5 +12,6 @@ pub mod pool;
 pub mod process;
 pub mod shown;
 pub mod skills;
+pub mod telling;
 pub mod toolbox;
 pub mod turn;

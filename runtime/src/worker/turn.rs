@@ -10,7 +10,7 @@ use agentd_agent::{
 };
 use agentd_config::Document;
 use agentd_config::document::Dialect;
-use agentd_llm::{Failover, Model};
+use agentd_llm::{Failover, Model, Mute, Sink};
 use agentd_mcp::Outbound;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -22,6 +22,7 @@ use super::frame::{Configure, FromWorker, Turn, TurnResult};
 use super::models::{self, Counted};
 use super::shown::shown;
 use super::skills;
+use super::telling::Speaker;
 use super::toolbox::Toolbox;
 use crate::telemetry::{About, Traces, TurnSpan};
 
@@ -132,8 +133,24 @@ impl Workshop {
             () = cancel.cancelled() => {}
         }
         let router = span.tools(router);
-        let input = input(turn, instruction, window(document), span.traceparent());
-        let outcome = run_turn(input, model.as_ref(), &router, cancel).await;
+        let speaker = turn.is_heard.then(Arc::<Speaker>::default);
+        let listener = speaker
+            .clone()
+            .map_or_else(|| Arc::new(Mute) as Arc<dyn Sink>, |speaker| speaker);
+        let input = input(turn, instruction, window(document), span.traceparent(), listener);
+        let telling = async {
+            if let Some(speaker) = &speaker {
+                speaker.tell(&run_id, frames).await;
+            }
+            std::future::pending().await
+        };
+        let outcome = tokio::select! {
+            outcome = run_turn(input, model.as_ref(), &router, cancel) => outcome,
+            outcome = telling => outcome,
+        };
+        if let Some(speaker) = &speaker {
+            speaker.rest(&run_id, frames).await;
+        }
         span.end(&outcome).await;
         let mut result = result(run_id, outcome);
         skills.keep(&mut result.transcript);
@@ -171,6 +188,11 @@ impl Workshop {
             supervisor: self.asker.clone(),
             model,
             skills: Arc::new(Skills::restored(skills::settings(document), &turn.transcript)),
+            witness: Arc::new(Clerk {
+                frames: frames.clone(),
+                run_id: turn.run_id.clone(),
+                trace: span.traceparent(),
+            }),
         };
         Router::new(parts, context)
     }
@@ -188,11 +210,6 @@ fn provider(dialect: Dialect) -> &'static str {
 /// Which tools the document leaves a turn. What a conversation's model is shown is chosen; what others hold was minted.
 fn choice(document: &Document, turn: &Turn) -> Choice {
     let chosen = |names: &Option<Vec<String>>| {
-            witness: Arc::new(Clerk {
-                frames: frames.clone(),
-                run_id: turn.run_id.clone(),
-                trace: span.traceparent(),
-            }),
         let names = names.as_deref().filter(|_| turn.holder == Holder::Root)?;
         match names {
             [one] if one == "all" => None,
@@ -219,7 +236,13 @@ fn window(document: &Document) -> ContextLimits {
     }
 }
 
-fn input(turn: Turn, instruction: String, context: ContextLimits, traceparent: String) -> TurnInput {
+fn input(
+    turn: Turn,
+    instruction: String,
+    context: ContextLimits,
+    traceparent: String,
+    listener: Arc<dyn Sink>,
+) -> TurnInput {
     let loaded = Transcript::load(turn.transcript);
     for repair in loaded.repairs {
         tracing::warn!(event = "restore.context.mended", run.id = turn.run_id, "{repair}");
@@ -236,6 +259,7 @@ fn input(turn: Turn, instruction: String, context: ContextLimits, traceparent: S
         limits: turn.limits,
         output_schema: turn.output_schema,
         context,
+        listener,
     }
 }
 

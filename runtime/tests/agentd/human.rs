@@ -123,6 +123,7 @@ impl World {
             transcript: Value::Null,
             hops: 0,
             charge: None,
+            listener: None,
             text: r#"calls [["ask", {}]]"#.into(),
         };
         let questions = std::mem::replace(&mut self.questions, mpsc::unbounded_channel().1);

@@ -40,6 +40,7 @@ mod reload;
 mod service;
 mod skills;
 mod stored;
+mod streamed;
 mod subagents;
 mod through_bridge;
 mod tools;

@@ -92,6 +92,7 @@ impl World {
             text: format!("calls {calls}"),
             hops: 0,
             charge: None,
+            listener: None,
         };
         match tokio::time::timeout(PATIENCE, self.runner.run(input, stop))
             .await
@@ -145,6 +146,7 @@ async fn m2_a_turn_that_is_cancelled_takes_its_subagents_with_it_but_not_those_t
             text: format!("calls {calls}"),
             hops: 0,
             charge: None,
+            listener: None,
         };
         let (end, ()) = tokio::time::timeout(PATIENCE, async {
             tokio::join!(world.runner.run(input, &stop), waiting)

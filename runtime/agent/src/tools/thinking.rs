@@ -1,8 +1,9 @@
 //! `think`: one structured model call without tools.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use agentd_llm::{CallContext, Message, ModelRequest};
+use agentd_llm::{CallContext, Message, ModelRequest, Mute};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -108,7 +109,7 @@ impl Handler for Think {
             run_id: call.desk.context.run_id.clone(),
             traceparent: call.desk.context.traceparent.clone(),
             deadline: Instant::now() + TIME,
-            sink: None,
+            sink: Some(Arc::new(Mute)),
         };
         let reply = match call.desk.model.complete(&request, &context).await {
             Ok(reply) => reply.text(),

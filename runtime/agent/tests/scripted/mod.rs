@@ -10,8 +10,8 @@ use agentd_agent::{
     View, turn,
 };
 use agentd_llm::{
-    Arguments, Block, CallContext, Message, Model, ModelError, ModelReply, ModelRequest, Stop, ToolCall,
-    ToolSpec, Usage,
+    Arguments, Block, CallContext, Message, Model, ModelError, ModelReply, ModelRequest, Mute, Stop,
+    ToolCall, ToolSpec, Usage,
 };
 use async_trait::async_trait;
 use serde_json::Map;
@@ -174,6 +174,7 @@ pub(crate) fn input() -> TurnInput {
             keep_last: 12,
             window: 128_000,
         },
+        listener: Arc::new(Mute),
     }
 }
 

@@ -134,6 +134,7 @@ impl Office {
                         text,
                         hops: life.caller.hops,
                         charge: Some(life.charge.clone()),
+                        listener: None,
                     };
                     runner.run(input, &life.cancel).await
                 }

@@ -101,6 +101,7 @@ impl Tasks {
             text: text_of(&working),
             hops: hops_of(&working),
             charge: None,
+            listener: None,
         };
         let (began_at, hops) = (self.clock.now(), input.hops);
         let end = self.runner.run(input, &self.stop).await;

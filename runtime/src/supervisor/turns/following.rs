@@ -125,6 +125,16 @@ impl TurnRunner {
             FromWorker::ServerFailed { server } | FromWorker::ServerChanged { server } => {
                 self.suspect(server)
             }
+            FromWorker::Text {
+                run_id,
+                text,
+                restart,
+            } => {
+                let listener = turn.listener.as_ref().filter(|_| run_id == turn.run_id);
+                if let Some(listener) = listener {
+                    listener.heard(&text, restart);
+                }
+            }
             FromWorker::Ask { run_id, id, question } => {
                 let asked = Asked {
                     run_id,
@@ -175,6 +185,8 @@ pub(super) struct Followed {
     /// On whose behalf it asks.
     pub(super) caller: Arc<Caller>,
     pub(super) requests: Open<Reply>,
+    /// Hears the answer while it is written.
+    pub(super) listener: Option<Arc<dyn super::Listener>>,
     pub(super) office: Arc<Office>,
     pub(super) stop: CancellationToken,
 }
