@@ -13,16 +13,17 @@ pub(crate) struct End {
     pub(crate) status: Status,
     /// One line for people; none when there is nothing to say.
     pub(crate) reason: Option<String>,
-    /// The reason holds words of the model's, which are content.
-    pub(crate) is_content: bool,
+    /// The same for a log: without words of the model's or of its endpoint, which are content.
+    pub(crate) loggable: Option<String>,
 }
 
 impl End {
     pub(crate) fn because(status: Status, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
         Self {
             status,
-            reason: Some(reason.into()),
-            is_content: false,
+            loggable: Some(reason.clone()),
+            reason: Some(reason),
         }
     }
 
@@ -31,13 +32,8 @@ impl End {
         Self {
             status,
             reason,
-            is_content: true,
+            loggable: None,
         }
-    }
-
-    /// The reason, where it may stand in any log.
-    pub(crate) fn loggable(&self) -> Option<&str> {
-        self.reason.as_deref().filter(|_| !self.is_content)
     }
 
     pub(crate) fn cancelled() -> Self {
@@ -65,7 +61,7 @@ impl End {
             Stop::End | Stop::Other => Self {
                 status: Status::Completed,
                 reason: None,
-                is_content: false,
+                loggable: None,
             },
             Stop::Length => Self::because(Status::Completed, "the model's length limit cut the answer"),
             Stop::Refused => Self::because(Status::Refused, "the model refused"),
@@ -86,6 +82,10 @@ impl End {
             Class::Denied | Class::Unavailable => Status::ModelUnavailable,
             Class::Invalid | Class::Conflict | Class::Internal => Status::Failed,
         };
-        Self::because(status, error.to_string())
+        Self {
+            status,
+            reason: Some(error.to_string()),
+            loggable: Some(error.plain()),
+        }
     }
 }

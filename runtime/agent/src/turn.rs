@@ -114,7 +114,7 @@ pub async fn run(
         event = "turn.done",
         run.id = run_id,
         status = end.status.label(),
-        reason = end.loggable(),
+        reason = end.loggable,
         rounds = turn.rounds,
         steps = turn.steps,
         tool_calls = turn.tool_calls,

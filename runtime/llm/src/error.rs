@@ -104,6 +104,28 @@ impl Classified for ModelError {
     }
 }
 
+impl ModelError {
+    /// The error without the words of whoever answered, who may repeat what was asked: for logs.
+    pub fn plain(&self) -> String {
+        match self {
+            Self::Rejected { endpoint, status, .. } => {
+                format!("model endpoint {endpoint} answered {status}; check model name, URL and limits")
+            }
+            Self::TooLong { endpoint, .. } => {
+                format!("model endpoint {endpoint} cannot take a request of this length")
+            }
+            Self::Busy { endpoint, status, .. } => format!("model endpoint {endpoint} answered {status}"),
+            Self::Malformed { endpoint, .. } => format!("model endpoint {endpoint} sent no valid answer"),
+            Self::Denied { .. }
+            | Self::Budget { .. }
+            | Self::Net { .. }
+            | Self::Silent { .. }
+            | Self::Deadline
+            | Self::NoEndpoint => self.to_string(),
+        }
+    }
+}
+
 /// What to do after a failed try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {

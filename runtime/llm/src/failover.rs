@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agentd_base::class::Classified as _;
+use agentd_base::text::{CONTENT, content};
 use agentd_net::pace::jittered;
 use agentd_net::{Backoff, Pace};
 use async_trait::async_trait;
@@ -176,8 +177,14 @@ impl Failover {
                 run_id = context.run_id,
                 endpoint = endpoint.name(),
                 error.class = error.class().label(),
-                err = %error,
+                err = error.plain(),
                 tries,
+            );
+            tracing::info!(
+                target: CONTENT,
+                event = "content.model_error",
+                run_id = context.run_id,
+                text = content(&error.to_string()),
             );
             let may_again = !is_probe && tries < TRIES;
             let pause = wait(next, is_last, &mut backoff, context.deadline);

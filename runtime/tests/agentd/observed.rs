@@ -1,6 +1,10 @@
 //! What a run leaves in its log: what was said only where that is asked for, and one audit line for every call.
 
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
 use crate::mcp_server::McpServer;
 use crate::model::Model;
@@ -141,5 +145,57 @@ async fn every_call_is_audited_once_ours_and_those_of_servers() {
             (4, run.replace('-', "").as_str()),
             "{line}"
         );
+    }
+}
+
+/// A provider that repeats what it was asked in why it refuses.
+async fn repeating(status: StatusCode) -> String {
+    let answer = async move |Json(asked): Json<Value>| {
+        let message = format!("cannot be done: {}", asked["messages"]);
+        (status, Json(json!({ "error": { "message": message } })))
+    };
+    let app = Router::new().route("/v1/chat/completions", post(answer));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    url
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_provider_repeats_of_a_prompt_is_logged_only_where_that_is_asked_for() {
+    for (status, said) in [
+        (StatusCode::UNPROCESSABLE_ENTITY, "answered 422"),
+        // No answer at all: a success without one.
+        (StatusCode::OK, "sent no valid answer"),
+    ] {
+        let (url, folder) = (repeating(status).await, tempfile::tempdir().unwrap());
+        for is_open in [false, true] {
+            let flag = format!("--log-content={is_open}");
+            let arguments = [
+                "--prompt",
+                "mark-prompt",
+                "--model",
+                "m",
+                "--intelligence",
+                &url,
+                "--log-level",
+                "debug",
+                &flag,
+            ];
+            let (status, _, lines) = Agentd::start(&arguments, &[], folder.path()).end().await;
+            assert_ne!(status.code(), Some(0));
+            let done = lines.iter().find(|line| line["event"] == "turn.done").unwrap();
+            let reason = done["reason"].as_str().unwrap();
+            assert!(reason.contains(said) && !reason.contains("mark"), "{reason}");
+            let marked = lines
+                .iter()
+                .filter(|line| line.to_string().contains("mark-prompt"));
+            let events: Vec<_> = marked.map(|line| line["event"].as_str().unwrap()).collect();
+            assert!(
+                events.iter().all(|event| event.starts_with("content.")),
+                "{events:?}"
+            );
+            assert_eq!(events.contains(&"content.model_error"), is_open, "{lines:#?}");
+        }
     }
 }

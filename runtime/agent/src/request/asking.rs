@@ -67,4 +67,9 @@ pub struct Mapped {
     pub arguments: Map<String, Value>,
     /// Names the call for servers that deduplicate.
     pub idempotency_key: String,
+    /// W3C trace context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    /// Which call of its run it is.
+    pub ordinal: u32,
 }

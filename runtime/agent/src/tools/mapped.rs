@@ -109,6 +109,8 @@ impl Handler for Contract {
             tool: call.tool.to_owned(),
             arguments: call.arguments,
             idempotency_key: meta.idempotency_key,
+            traceparent: meta.traceparent,
+            ordinal: meta.ordinal,
         });
         came(call.desk.supervisor.request(request).await)
     }

@@ -226,9 +226,9 @@ impl Office {
         let meta = CallMeta {
             run_id: caller.run_id.clone(),
             instance: self.instance.clone(),
-            traceparent: None,
+            traceparent: call.traceparent,
             idempotency_key: call.idempotency_key,
-            ordinal: 0,
+            ordinal: call.ordinal,
         };
         let began = Instant::now();
         let answer = connection.call_whole(&behind.tool, arguments, &meta).await;
@@ -242,6 +242,7 @@ impl Office {
                 Err(_) => ToolOutcome::Failed,
             },
             millis: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            trace: meta.traceparent.clone().unwrap_or_default(),
             ..ToolCalled::begin(Action::Contract, &caller.run_id, meta.ordinal)
         };
         audit::call(&self.instance, &caller.owner, caller.holder.label(), &called);
