@@ -14,6 +14,7 @@ use agentd_base::class::{Class, Classified};
 use agentd_base::report::{ServerInfo, ServerState};
 use agentd_config::defaults::TIMEOUT;
 use agentd_config::document::McpServer;
+use agentd_net::HttpClient;
 use rmcp::model::{ProtocolVersion, ServerPeerInfo};
 use rmcp::service::{ClientInitializeError, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -83,6 +84,8 @@ pub struct Connection(Arc<Inner>);
 
 struct Inner {
     server: String,
+    /// Knows our secrets.
+    own: HttpClient,
     peer: Peer<RoleClient>,
     service: Mutex<Option<RunningService<RoleClient, Handler>>>,
     health: Arc<Health>,
@@ -167,8 +170,9 @@ impl Connection {
             .or(default_timeout)
             .unwrap_or(TIMEOUT);
         let (http, oauth) = outbound
-            .mcp_client(server)
+            .mcp_client(server, matches!(kind, Kind::Store { .. }))
             .map_err(|error| Fault::failed(error.class(), error.to_string()))?;
+        let own = http.clone();
         let health = Arc::new(Health::new(&server.name));
         let notices = Arc::new(Notices::new(&server.name));
         let elicits = matches!(kind, Kind::Worker { .. });
@@ -204,6 +208,7 @@ impl Connection {
             }
             Ok(facts) => Ok(Self(Arc::new(Inner {
                 server: server.name.clone(),
+                own,
                 peer: service.peer().clone(),
                 service: Mutex::new(Some(service)),
                 health,
@@ -223,6 +228,12 @@ impl Connection {
     /// What the server said of itself, cut and cleaned.
     pub fn info(&self) -> &ServerInfo {
         &self.0.facts.info
+    }
+
+    /// Words of the server without what it was sent in confidence; of a [`Kind::Store`] they come with it.
+    pub fn cleaned(&self, words: &str) -> String {
+        let clean = self.0.own.redactor().text(words);
+        clean.unwrap_or_else(|| words.to_owned())
     }
 
     /// The negotiated era.

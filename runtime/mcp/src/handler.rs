@@ -30,7 +30,9 @@ impl Handler {
         let mut capabilities = ClientCapabilities::default();
         let mut client = Implementation::new("agentd", env!("CARGO_PKG_VERSION"));
         match kind {
-            Kind::Boot { instance } => client = client.with_title(instance.clone()),
+            Kind::Boot { instance } | Kind::Store { instance } => {
+                client = client.with_title(instance.clone())
+            }
             Kind::Worker { .. } => {
                 let both = ElicitationCapability::new()
                     .with_form(FormElicitationCapability::default())

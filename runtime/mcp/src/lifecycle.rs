@@ -27,6 +27,11 @@ pub enum Kind {
         /// The instance's name.
         instance: String,
     },
+    /// The supervisor's connection to its store, likewise; the answers come as they are, whatever is in them.
+    Store {
+        /// The instance's name.
+        instance: String,
+    },
     /// A worker: `capabilities: {"elicitation": {}}`, no title.
     Worker {
         /// What the supervisor negotiated, so that the worker does not probe again.
@@ -83,7 +88,7 @@ pub(crate) fn lifecycle(kind: &Kind) -> ClientLifecycleMode {
         Kind::Worker {
             era: Some(Era::Stateless),
         } => ClientLifecycleMode::Discover { preferred_versions },
-        Kind::Boot { .. } | Kind::Worker { era: None } => ClientLifecycleMode::Auto {
+        Kind::Boot { .. } | Kind::Store { .. } | Kind::Worker { era: None } => ClientLifecycleMode::Auto {
             preferred_versions,
             legacy_version: Some(OFFERED),
         },

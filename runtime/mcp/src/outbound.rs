@@ -47,7 +47,11 @@ impl Outbound {
     ///
     /// # Errors
     /// When the endpoint, its TLS or a secret reference is unusable as written.
-    pub(crate) fn mcp_client(&self, server: &McpServer) -> Result<(HttpClient, Option<OAuth>), NetError> {
+    pub(crate) fn mcp_client(
+        &self,
+        server: &McpServer,
+        verbatim: bool,
+    ) -> Result<(HttpClient, Option<OAuth>), NetError> {
         let destination = Destination::declared(&server.endpoint, Declared::Mcp)
             .map_err(|error| NetError::Invalid(format!("the endpoint {error}")))?;
         let mut options = self.options(&server.connection)?;
@@ -56,6 +60,7 @@ impl Outbound {
             options.confidential.push(oauth.confidential());
             options.signer = Some(Arc::new(oauth.clone()));
         }
+        options.verbatim = verbatim;
         options.limits = Limits {
             body_bytes: MESSAGE_BYTES,
             ..Limits::default()
@@ -124,7 +129,20 @@ impl Outbound {
         connection: &Connection,
         total: Duration,
     ) -> Result<HttpClient, NetError> {
-        self.clocked(destination, connection, Some(total))
+        self.clocked(destination, connection, Some(total), false)
+    }
+
+    /// As [`Outbound::client`], for a store: what it gives back is what it was given.
+    ///
+    /// # Errors
+    /// As [`Outbound::mcp_client`].
+    pub fn store_client(
+        &self,
+        destination: Destination,
+        connection: &Connection,
+        total: Duration,
+    ) -> Result<HttpClient, NetError> {
+        self.clocked(destination, connection, Some(total), true)
     }
 
     /// As [`Outbound::client`], without a clock but that of connecting: for whoever has clocks of its own, as the client of
@@ -137,7 +155,7 @@ impl Outbound {
         destination: Destination,
         connection: &Connection,
     ) -> Result<HttpClient, NetError> {
-        self.clocked(destination, connection, None)
+        self.clocked(destination, connection, None, false)
     }
 
     fn clocked(
@@ -145,6 +163,7 @@ impl Outbound {
         destination: Destination,
         connection: &Connection,
         total: Option<Duration>,
+        verbatim: bool,
     ) -> Result<HttpClient, NetError> {
         if matches!(connection.auth, Some(Auth::OAuth2(_))) {
             return Err(NetError::Invalid(
@@ -154,6 +173,7 @@ impl Outbound {
         let mut options = self.options(connection)?;
         options.timeouts.response = total;
         options.timeouts.total = total;
+        options.verbatim = verbatim;
         HttpClient::new(destination, options)
     }
 

@@ -372,15 +372,20 @@ impl HttpClient {
             .map_err(move |error| client.fault(&error))
             .boxed();
         let chunks = decode::decoded(coding, chunks, host.clone());
+        let redactor = if options.verbatim && status.is_success() {
+            Redactor::default()
+        } else {
+            self.redactor()
+        };
         Ok(Response {
             status,
             headers,
-            body: Body::new(chunks, host, options.limits.body_bytes, deadline, self.redactor()),
+            body: Body::new(chunks, host, options.limits.body_bytes, deadline, redactor),
         })
     }
 
-    /// A secret that cannot be read was not sent either.
-    fn redactor(&self) -> Redactor {
+    /// Cleans what a server said of the client's secrets. A secret that cannot be read was not sent either.
+    pub fn redactor(&self) -> Redactor {
         let confidential = &self.0.options.confidential;
         Redactor::new(confidential.iter().filter_map(|value| value().ok()))
     }

@@ -60,6 +60,8 @@ pub struct Options {
     pub headers: Vec<(HeaderName, SecretValue)>,
     /// Those of the values above, and of the signer's, that are secret: a response that repeats one comes without it.
     pub confidential: Vec<SecretValue>,
+    /// A successful response comes as it is: what is kept at a server must come back as it was given, whatever is in it.
+    pub verbatim: bool,
     /// Authenticates every request.
     pub signer: Option<Arc<dyn RequestSigner>>,
 }

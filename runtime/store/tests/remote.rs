@@ -10,7 +10,7 @@ use agentd_base::class::{Class, Classified as _};
 use agentd_base::clock::FixedClock;
 use agentd_config::document::{HttpOp, HttpStore, McpOp, McpStore};
 use agentd_mcp::Outbound;
-use agentd_state::{Store as _, StoreError, TaskState, Write};
+use agentd_state::{Store as _, StoreError, Task, TaskState, Write};
 use agentd_store::kv::KvError;
 use agentd_store::remote::{HttpKv, McpKv};
 use agentd_store::{Kv, KvStore, Owner};
@@ -278,6 +278,57 @@ async fn a_server_that_is_away_is_named() {
         error.contains(&format!("HTTP store at 127.0.0.1:{port} (store.http.base_url)")),
         "{error}"
     );
+}
+
+/// A token for tests is a word like others, and what is kept is full of words.
+#[tokio::test]
+async fn what_is_kept_comes_back_whole_also_where_it_has_a_secret_in_it() {
+    let auth = json!({ "static": { "bearer": "changeme1" } });
+    let said = Task {
+        artifacts: vec![json!("the token is changeme1")],
+        ..task("t", TaskState::Completed, 1)
+    };
+    let held = Held::default();
+    let server = Server::start(&held).await;
+    let over_http = HttpStore {
+        auth: Some(serde_json::from_value(auth.clone()).unwrap()),
+        ..HttpStore::default()
+    };
+    let over_mcp = json!({ "name": "state", "endpoint": server.endpoint(), "auth": auth });
+    let profile = McpStore::default();
+    for _ in 0..2 {
+        let store = open(server.http(over_http.clone())).await.unwrap();
+        store.write(vec![Write::Task(said.clone())]).await.unwrap();
+        drop(store);
+        let store = open(server.http(over_http.clone())).await.unwrap();
+        assert_eq!(store.task("t").await.unwrap(), Some(said.clone()));
+        drop(store);
+        let kv = McpKv::connect(
+            &profile,
+            serde_json::from_value(over_mcp.clone()).unwrap(),
+            "test".into(),
+            Outbound::default(),
+            Duration::from_secs(20),
+        );
+        let store = open(kv.await.unwrap()).await.unwrap();
+        assert_eq!(store.task("t").await.unwrap(), Some(said.clone()));
+    }
+    // What it says of a failure is for people.
+    server
+        .kv
+        .answers
+        .lock()
+        .unwrap()
+        .push(KvError::Refused("no changeme1".into()));
+    let kv = McpKv::connect(
+        &profile,
+        serde_json::from_value(over_mcp).unwrap(),
+        "test".into(),
+        Outbound::default(),
+        Duration::from_secs(20),
+    );
+    let error = kv.await.unwrap().put("k", 1, "{}").await.unwrap_err();
+    assert_eq!(error.to_string(), "state.put: no [redacted]");
 }
 
 /// The same server, then a connection that it forgot.

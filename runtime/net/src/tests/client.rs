@@ -373,6 +373,12 @@ async fn a_secret_that_a_server_repeats_does_not_come_back() {
         confidential: vec![token()],
         ..Options::default()
     };
+    let verbatim = Options {
+        verbatim: true,
+        ..options.clone()
+    };
+    let keeps = client(&peer.url("http", "/"), verbatim);
+    assert_eq!(text(&keeps, post("/", "")).await, "POST / Bearer canary-token");
     let client = client(&peer.url("http", "/"), options);
     assert_eq!(text(&client, post("/", "")).await, "POST / Bearer [redacted]");
     let response = client.send(post("/", "")).await.unwrap();

@@ -13,6 +13,8 @@ use crate::working::Key;
 pub(super) const VERSION: u32 = 1;
 /// Longer ids are replaced by their hash: servers bound their keys.
 const ID_BYTES: usize = 200;
+/// Whole numbers up to here are the same in every reader of JSON.
+const EXACT: u64 = (1 << 53) - 1;
 /// The kind and id of the record of what is being written.
 const INTENT: (&str, &str) = ("manifest", "intent");
 
@@ -27,7 +29,7 @@ pub(super) struct Envelope {
     ts: Timestamp,
     instance: String,
     pub(super) hash: String,
-    /// The record; `null` in place of one that was dropped.
+    /// The record; `null` in place of one that was dropped; its text where [`kept`] says so.
     pub(super) state: Value,
 }
 
@@ -88,6 +90,7 @@ impl Names {
     /// The text to keep under a key.
     pub(super) fn seal(&self, key: &str, seq: u64, ts: Timestamp, state: Value) -> String {
         let (kind, id) = self.split(key);
+        let state = kept(state);
         let envelope = Envelope {
             v: VERSION,
             kind: kind.to_owned(),
@@ -105,7 +108,8 @@ impl Names {
     /// Reads what is kept under a key, and checks that it is what was given.
     pub(super) fn open(&self, key: &str, text: &str) -> Result<Envelope, StoreError> {
         let corrupt = |why: String| StoreError::Corrupt(format!("{key}: {why}"));
-        let envelope: Envelope = serde_json::from_str(text).map_err(|error| corrupt(error.to_string()))?;
+        let unread = |error: serde_json::Error| corrupt(error.to_string());
+        let mut envelope: Envelope = serde_json::from_str(text).map_err(unread)?;
         if envelope.v != VERSION {
             let why = format!(
                 "envelope of version {}, this version knows {VERSION}; start the newer agentd that wrote it",
@@ -120,7 +124,35 @@ impl Names {
         if envelope.hash != hash(&envelope.state) {
             return Err(corrupt("its hash does not fit: the server changed it".to_owned()));
         }
+        if let Value::String(text) = &envelope.state {
+            envelope.state = serde_json::from_str(text).map_err(unread)?;
+        }
         Ok(envelope)
+    }
+}
+
+/// How often a key was written whose record cannot be read, as far as that can be told.
+pub(super) fn seq_of(text: &str) -> Option<u64> {
+    let record: Value = serde_json::from_str(text).ok()?;
+    record.get("seq")?.as_u64()
+}
+
+/// The state as it is kept: as a text where a server that reads JSON may write a number of it in another way.
+fn kept(state: Value) -> Value {
+    if is_plain(&state) {
+        state
+    } else {
+        Value::String(state.to_string())
+    }
+}
+
+/// Whether all numbers are whole, and none is too great for a reader to whom all numbers are fractions.
+fn is_plain(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.as_i64().is_some_and(|whole| whole.unsigned_abs() <= EXACT),
+        Value::Array(items) => items.iter().all(is_plain),
+        Value::Object(members) => members.values().all(is_plain),
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
     }
 }
 
@@ -276,11 +308,11 @@ mod tests {
     fn an_envelope_is_taken_back_as_it_was_given_or_not_at_all() {
         let names = Names::new("agentd", "a");
         let key = names.of(&Key::Task("t".into()));
-        let text = names.seal(&key, 7, now(), json!({ "b": 1, "a": [null, 1.5] }));
+        let text = names.seal(&key, 7, now(), json!({ "b": 1, "a": [null, 15] }));
         let envelope = names.open(&key, &text).unwrap();
         assert_eq!((envelope.seq, envelope.kind.as_str()), (7, "task"));
         // A server may order the keys in its own way.
-        let reordered = text.replace(r#""b":1,"a":[null,1.5]"#, r#""a":[null,1.5],"b":1"#);
+        let reordered = text.replace(r#""b":1,"a":[null,15]"#, r#""a":[null,15],"b":1"#);
         assert_ne!(reordered, text);
         names.open(&key, &reordered).unwrap();
         for (from, to) in [
@@ -296,5 +328,35 @@ mod tests {
             );
         }
         assert!(Names::new("agentd", "b").open(&key, &text).is_err());
+    }
+
+    #[test]
+    fn a_number_that_readers_of_json_write_in_their_own_way_is_kept_in_a_text() {
+        let names = Names::new("agentd", "a");
+        let key = names.of(&Key::Task("t".into()));
+        for (state, is_text) in [
+            (json!({ "n": [1, -7, 9_007_199_254_740_991_u64] }), false),
+            (json!({ "n": [1.0] }), true),
+            (json!({ "n": [-0.0] }), true),
+            (json!([9_007_199_254_740_993_u64]), true),
+            (json!([i64::MIN, u64::MAX, 1e300]), true),
+        ] {
+            let text = names.seal(&key, 1, now(), state.clone());
+            let raw: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(raw["state"].is_string(), is_text, "{text}");
+            assert_eq!(names.open(&key, &text).unwrap().state, state);
+        }
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_may_tell_its_number() {
+        for (text, expected) in [
+            (r#"{"v":2,"seq":7}"#, Some(7)),
+            (r#"{"seq":-1}"#, None),
+            ("[]", None),
+            ("", None),
+        ] {
+            assert_eq!(seq_of(text), expected);
+        }
     }
 }

@@ -8,7 +8,8 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 
 use super::contract::{Kv, KvError};
-use super::envelope::{Envelope, Intent, Names, Step};
+use super::envelope::{Envelope, Intent, Names, Step, seq_of};
+use super::place::write_over;
 use super::writer::unavailable;
 use crate::working::{Change, Working, end_of, time_of};
 
@@ -24,6 +25,8 @@ pub(super) struct Loaded {
     pub(super) working: Working,
     /// Of each key: how often it was written.
     pub(super) seqs: HashMap<String, u64>,
+    /// The same of records that cannot be read, as far as that can be told.
+    pub(super) spoilt: HashMap<String, u64>,
     pub(super) intent_seq: u64,
     pub(super) generation: u64,
     /// Keys of records that are to go.
@@ -42,11 +45,12 @@ pub(super) async fn load<K: Kv>(
 ) -> Result<Loaded, StoreError> {
     let (intent_seq, intent) = take_over(kv, names, now).await?;
     let generation = intent.generation;
-    let steps = stream::iter(intent.steps).map(|step| async move { replay(kv, names, &step).await });
+    let steps = stream::iter(intent.steps).map(|step| async move { replay(kv, names, now, &step).await });
     steps.buffer_unordered(CONCURRENT).try_collect::<()>().await?;
     let mut loaded = Loaded {
         working: Working::default(),
         seqs: HashMap::new(),
+        spoilt: HashMap::new(),
         intent_seq,
         generation,
         dropped: Vec::new(),
@@ -105,8 +109,10 @@ impl Loaded {
             return;
         }
         let opened = names.open(key, text).and_then(|envelope| {
-            self.seqs.insert(key.to_owned(), envelope.seq);
-            envelope.write()?.map(Change::of).transpose()
+            let seq = envelope.seq;
+            let change = envelope.write()?.map(Change::of).transpose()?;
+            self.seqs.insert(key.to_owned(), seq);
+            Ok(change)
         });
         match opened {
             Ok(Some(change)) => {
@@ -115,7 +121,12 @@ impl Loaded {
                 self.working.apply(change);
             }
             Ok(None) => {}
-            Err(error) => tracing::error!(event = "store.record.corrupt", err = %error),
+            Err(error) => {
+                tracing::error!(event = "store.record.corrupt", err = %error);
+                // Whoever writes it next writes over it.
+                self.spoilt
+                    .insert(key.to_owned(), seq_of(text).unwrap_or_default());
+            }
         }
     }
 }
@@ -166,19 +177,21 @@ async fn read<K: Kv>(kv: &K, names: &Names, key: &str) -> Result<Option<Envelope
 }
 
 /// Carries out a step that may have been carried out.
-async fn replay<K: Kv>(kv: &K, names: &Names, step: &Step) -> Result<(), StoreError> {
-    let found = match read(kv, names, &step.key).await {
-        // Somebody spoilt it. One bad record does not keep the agent from the others.
-        Err(error @ StoreError::Corrupt(_)) => {
-            tracing::error!(event = "store.record.corrupt", err = %error);
-            return Ok(());
+async fn replay<K: Kv>(kv: &K, names: &Names, now: Timestamp, step: &Step) -> Result<(), StoreError> {
+    let failed = |error: KvError| unavailable(kv, &error);
+    let found = kv.get(&step.key).await.map_err(failed)?.unwrap_or_default();
+    let at = match names.open(&step.key, &found) {
+        _ if found.is_empty() => 0,
+        Ok(envelope) => envelope.seq,
+        Err(error) => {
+            let placed = write_over(kv, names, now, step, &error, &found).await;
+            return placed.map(drop).map_err(failed);
         }
-        found => found?.map_or(0, |envelope| envelope.seq),
     };
     let done = match &step.text {
-        Some(text) if found < step.seq => kv.put(&step.key, step.seq, text).await,
-        None if found == step.seq => kv.delete(&step.key, step.seq).await,
+        Some(text) if at < step.seq => kv.put(&step.key, step.seq, text).await,
+        None if at == step.seq => kv.delete(&step.key, step.seq).await,
         _ => Ok(()),
     };
-    done.map_err(|error| unavailable(kv, &error))
+    done.map_err(failed)
 }

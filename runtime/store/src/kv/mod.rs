@@ -9,6 +9,7 @@ mod contract;
 mod envelope;
 mod inspect;
 mod load;
+mod place;
 mod writer;
 
 use std::sync::{Arc, Mutex};

@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::contract::{Kv, KvError};
 use super::envelope::{Intent, Names, Step, inbox};
 use super::load::{CONCURRENT, Loaded};
+use super::place::{Placed, place, write_over};
 use crate::working::{Change, Key, Working, end_of, time_of};
 
 /// Batches of one intent, and what they take: servers bound a value.
@@ -41,6 +42,8 @@ pub(super) struct Writer<K> {
     pub(super) retention: Retention,
     pub(super) working: Arc<Mutex<Working>>,
     seqs: HashMap<String, u64>,
+    /// The same of records that cannot be read.
+    spoilt: HashMap<String, u64>,
     intent_seq: u64,
     generation: u64,
     /// The intent after `intent_seq`, of which nobody knows whether it arrived.
@@ -77,6 +80,7 @@ impl<K: Kv> Writer<K> {
             retention,
             working: Arc::new(Mutex::new(loaded.working)),
             seqs: loaded.seqs,
+            spoilt: loaded.spoilt,
             intent_seq: loaded.intent_seq,
             generation: loaded.generation,
             doubted: None,
@@ -119,6 +123,7 @@ impl<K: Kv> Writer<K> {
             }
             return;
         }
+        let group = self.claimed(group).await;
         let (changes, waiting) = self.accept(group);
         if waiting.is_empty() {
             return;
@@ -146,6 +151,61 @@ impl<K: Kv> Writer<K> {
         }
         // Whoever writes next waits for it and hears of a failure.
         let _ = self.ready().await;
+    }
+
+    /// Without the batches that write what the server lets nobody write over.
+    async fn claimed(&mut self, group: Vec<Job>) -> Vec<Job> {
+        let mut claimed = Vec::with_capacity(group.len());
+        for job in group {
+            match self.claim(&job.batch).await {
+                Ok(()) => claimed.push(job),
+                Err(error) => {
+                    tracing::error!(event = "store.put.fail", err = %error);
+                    let _ = job.done.send(Err(error));
+                }
+            }
+        }
+        claimed
+    }
+
+    /// Puts something that can be read in place of what cannot, before a write of it is acknowledged.
+    async fn claim(&mut self, batch: &[Write]) -> Result<(), StoreError> {
+        if self.spoilt.is_empty() {
+            return Ok(());
+        }
+        for write in batch {
+            let key = self.names.of(&key_of(write));
+            let Some(at) = self.spoilt.get(&key).copied() else {
+                continue;
+            };
+            let failed = |error: KvError| unavailable(&*self.kv, &error);
+            let seq = match self.kv.get(&key).await.map_err(failed)? {
+                // Somebody removed it.
+                None => None,
+                Some(found) => match self.names.open(&key, &found) {
+                    Ok(envelope) => Some(envelope.seq),
+                    Err(why) => {
+                        let (now, seq) = (self.clock.now(), at + 1);
+                        let text = Some(self.names.seal(&key, seq, now, Value::Null));
+                        let step = Step {
+                            key: key.clone(),
+                            seq,
+                            text,
+                        };
+                        let placed = write_over(&*self.kv, &self.names, now, &step, &why, &found);
+                        match placed.await.map_err(failed)? {
+                            Placed::At(seq) => Some(seq),
+                            Placed::Spoilt(_) | Placed::Foreign => return Err(why),
+                        }
+                    }
+                },
+            };
+            self.spoilt.remove(&key);
+            if let Some(seq) = seq {
+                self.seqs.insert(key, seq);
+            }
+        }
+        Ok(())
     }
 
     /// The changes of the batches that can be applied, one after the other, and who waits for them.
@@ -283,32 +343,33 @@ impl<K: Kv> Writer<K> {
             }
         }
         let steps = std::mem::take(&mut self.pending);
-        let kv = &self.kv;
-        let outcomes: Vec<(Step, Result<(), KvError>)> = stream::iter(steps)
+        let (kv, names, now) = (&*self.kv, &self.names, self.clock.now());
+        let outcomes: Vec<(Step, Result<Placed, KvError>)> = stream::iter(steps)
             .map(|step| async move {
-                let outcome = match &step.text {
-                    Some(text) => kv.put(&step.key, step.seq, text).await,
-                    None => kv.delete(&step.key, step.seq).await,
-                };
-                (step, outcome)
+                let placed = place(kv, names, now, &step).await;
+                (step, placed)
             })
             .buffer_unordered(CONCURRENT)
             .collect()
             .await;
         let mut failed = None;
         for (step, outcome) in outcomes {
-            let error = match (outcome, &step.text) {
-                (Ok(()), _) => continue,
-                (Err(KvError::Conflict(_)), Some(text)) => match self.is_ours(&step.key, text).await {
-                    Ok(true) => continue,
-                    Ok(false) => return Err(self.lose(&step.key)),
-                    Err(error) => error,
-                },
-                (Err(KvError::Conflict(_)), None) => return Err(self.lose(&step.key)),
-                (Err(error), _) => error,
-            };
-            self.pending.push(step);
-            failed = Some(error);
+            match outcome {
+                Ok(Placed::At(seq)) => {
+                    if step.text.is_some() {
+                        self.seqs.insert(step.key, seq);
+                    }
+                }
+                Ok(Placed::Spoilt(at)) => {
+                    self.seqs.remove(&step.key);
+                    self.spoilt.insert(step.key, at);
+                }
+                Ok(Placed::Foreign) => return Err(self.lose(&step.key)),
+                Err(error) => {
+                    self.pending.push(step);
+                    failed = Some(error);
+                }
+            }
         }
         failed.map_or(Ok(()), |error| Err(unavailable(&*self.kv, &error)))
     }
@@ -333,6 +394,19 @@ impl<K: Kv> Writer<K> {
         tracing::error!(event = "store.conflict", err = %why);
         self.lost.send_replace(Some(why.clone()));
         StoreError::Lost(why)
+    }
+}
+
+/// What is written.
+fn key_of(write: &Write) -> Key {
+    match write {
+        Write::Conversation(record) => Key::Conversation(record.id.clone()),
+        Write::Task(record) => Key::Task(record.id.clone()),
+        Write::MessageId {
+            owner, message_id, ..
+        } => Key::Message(owner.clone(), message_id.clone()),
+        Write::Entry(entry) => Key::Entry((entry.kind, entry.scope.clone(), entry.key.clone())),
+        Write::DropEntry { kind, scope, key } => Key::Entry((*kind, scope.clone(), key.clone())),
     }
 }
 

@@ -119,7 +119,7 @@ impl HttpKv {
             connect_timeout: None,
         };
         let client = outbound
-            .client(destination, &connection, timeout)
+            .store_client(destination, &connection, timeout)
             .map_err(|error| unusable(error.to_string()))?;
         Ok(Self {
             client,

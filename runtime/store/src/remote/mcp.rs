@@ -83,7 +83,7 @@ impl McpKv {
         let listed = json!({ "prefix": "{{prefix}}", "after": "{{after}}" });
         let deleted = json!({ "key": "{{key}}", "seq": "{{seq}}" });
         let mut kv = Self {
-            kind: Kind::Boot {
+            kind: Kind::Store {
                 instance: instance.clone(),
             },
             put: Op::of(store.put.as_ref(), "state.put", written),
@@ -165,9 +165,10 @@ impl McpKv {
         let exchange = async {
             let connection = self.connection().await?;
             let called = connection.call_whole(&op.tool, arguments, &meta).await;
-            called.map_err(|error| failed(&error))
+            let called = called.map_err(|error| failed(&error, |words| connection.cleaned(words)))?;
+            Ok((connection, called))
         };
-        let outcome = match tokio::time::timeout(self.timeout, exchange).await {
+        let (connection, outcome) = match tokio::time::timeout(self.timeout, exchange).await {
             Ok(outcome) => outcome?,
             Err(_) => return Err(KvError::Unknown(format!("no answer in {:?}", self.timeout))),
         };
@@ -178,7 +179,7 @@ impl McpKv {
             Value::String(words) => words,
             other => other.to_string(),
         };
-        let text = format!("{}: {}", op.tool, clip(&words, WORDS));
+        let text = format!("{}: {}", op.tool, clip(&connection.cleaned(&words), WORDS));
         if words.to_lowercase().contains(&op.conflict) {
             return Err(KvError::Conflict(text));
         }
@@ -187,10 +188,11 @@ impl McpKv {
 }
 
 /// A call without an outcome.
-fn failed(error: &CallError) -> KvError {
+fn failed(error: &CallError, cleaned: impl Fn(&str) -> String) -> KvError {
+    let words = cleaned(&error.to_string());
     match error {
-        CallError::Timeout(_) | CallError::Unavailable(_) => KvError::Unknown(error.to_string()),
-        other => KvError::Refused(other.to_string()),
+        CallError::Timeout(_) | CallError::Unavailable(_) => KvError::Unknown(words),
+        _ => KvError::Refused(words),
     }
 }
 

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use agentd_store::Kv;
+use agentd_base::clock::FixedClock;
+use agentd_state::StoreError;
 use agentd_store::kv::{KeyPage, KvError};
+use agentd_store::{Kv, KvStore, Owner};
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
@@ -33,6 +35,18 @@ pub struct TestKv {
     pub answers: Arc<Mutex<Vec<KvError>>>,
     /// Changes that were carried out.
     pub changes: Arc<Mutex<Vec<String>>>,
+    /// What it makes of a text that it gives back.
+    pub rewrites: fn(String) -> String,
+}
+
+/// The store in it, which keeps everything.
+pub async fn open(kv: impl Kv) -> Result<KvStore, StoreError> {
+    let owner = Owner {
+        prefix: "agentd".into(),
+        instance: "test".into(),
+    };
+    let clock = Arc::new(FixedClock::new(jiff::Timestamp::UNIX_EPOCH));
+    KvStore::open(kv, &owner, super::ALL, clock).await
 }
 
 impl TestKv {
@@ -44,6 +58,7 @@ impl TestKv {
             dead: Arc::default(),
             answers: Arc::default(),
             changes: Arc::default(),
+            rewrites: |text| text,
         }
     }
 
@@ -95,7 +110,8 @@ impl Kv for TestKv {
     }
 
     async fn get(&self, key: &str) -> Result<Option<String>, KvError> {
-        Ok(self.held.lock().unwrap().get(key).map(|(_, text)| text.clone()))
+        let held = self.held.lock().unwrap();
+        Ok(held.get(key).map(|(_, text)| (self.rewrites)(text.clone())))
     }
 
     async fn list(&self, prefix: &str, next: Option<&str>) -> Result<KeyPage, KvError> {
