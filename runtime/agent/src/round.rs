@@ -1,10 +1,14 @@
 //! One answer of a model while its calls are carried out.
 
-use agentd_llm::{Block, ToolCall};
+use agentd_llm::{Block, Stop, ToolCall};
 
 use crate::observation::{Effect, Observation};
 use crate::repeat::Deeds;
 use crate::transcript::Transcript;
+
+/// In the place of what a call that was cut off would have brought.
+const CUT: &str = "not carried out: the length limit cut this answer off in the middle of the call; do it in smaller pieces, \
+    each with a call of its own";
 
 /// Blocks in their order, calls with what came of them so far.
 pub(crate) struct Round(Vec<(Block, Option<Observation>)>);
@@ -17,6 +21,21 @@ impl Round {
     /// Its calls in their order.
     pub(crate) fn calls(&self) -> Vec<ToolCall> {
         self.pairs().map(|(call, _)| call.clone()).collect()
+    }
+
+    /// The calls that the model had said to their end. Where its length limit cut the answer in a call, that may lack what
+    /// was still to come, and nothing of it shows: it is not made.
+    pub(crate) fn whole(&mut self, stop: Stop) -> Vec<ToolCall> {
+        let mut calls = self.calls();
+        let said = self
+            .0
+            .iter()
+            .filter(|(block, _)| !matches!(block, Block::Opaque(_)));
+        let ends_in_call = matches!(said.last(), Some((Block::ToolCall(_), _)));
+        if stop == Stop::Length && ends_in_call && calls.pop().is_some() {
+            self.answer(calls.len(), Observation::error(CUT));
+        }
+        calls
     }
 
     fn pairs(&self) -> impl Iterator<Item = (&ToolCall, Option<&Observation>)> {

@@ -161,16 +161,16 @@ impl Turn {
         }
         let stop = reply.stop;
         let mut round = Round::new(reply.blocks);
-        let calls = round.calls();
-        if calls.is_empty() {
+        if round.calls().is_empty() {
             round.seal("", &mut self.transcript);
             return self.settled(End::stopped(stop));
         }
+        let made = round.whole(stop);
         let (first, began) = (self.tool_calls, Instant::now());
         // Calls whose results nobody could read are not made; the answer may be one.
         let end = match self.guard(cancel) {
             Err(end) if end.status != Status::ExhaustedTokens || !round.answers() => Some(end),
-            _ => self.act(&mut round, &calls, tools, cancel).await,
+            _ => self.act(&mut round, &made, tools, cancel).await,
         };
         let end = end.or_else(|| self.finished(&round));
         let end = end.or_else(|| {

@@ -10,7 +10,7 @@ mod scripted;
 
 use agentd_agent::{Status, TurnInput, TurnLimits};
 use agentd_base::class::exit;
-use agentd_llm::{Block, Message, ModelReply, ToolCall};
+use agentd_llm::{Block, Message, ModelError, ModelReply, Stop, ToolCall};
 use scripted::{Scripted, Tools, calls, input, results, run, run_with, says};
 
 fn script(answers: Vec<Result<ModelReply, agentd_llm::ModelError>>) -> Scripted {
@@ -121,6 +121,60 @@ async fn finish_says_how_the_turn_ends() {
     assert_eq!(
         (ran.outcome.status, ran.outcome.text.as_str()),
         (Status::Completed, "")
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_the_length_limit_cut_off_is_not_made() {
+    let cut = |answer: Result<ModelReply, ModelError>, more: &[Block]| {
+        let ModelReply {
+            mut blocks, usage, ..
+        } = answer.unwrap();
+        blocks.extend_from_slice(more);
+        Ok(ModelReply {
+            blocks,
+            usage,
+            stop: Stop::Length,
+        })
+    };
+    let text = Block::Text("and th".into());
+    let answers = vec![
+        cut(calls(&["one", "finish-done"]), &[]),
+        // All of this was cut off.
+        cut(calls(&["two"]), &[]),
+        // The call was said to its end.
+        cut(calls(&["three"]), &[text]),
+        says("done"),
+    ];
+    let ran = run(input(), answers).await;
+    assert_eq!(
+        (
+            ran.outcome.status,
+            ran.outcome.text.as_str(),
+            ran.outcome.tool_calls
+        ),
+        (Status::Completed, "done", 2)
+    );
+    assert_eq!(ran.called, [("one".into(), 0), ("three".into(), 1)]);
+    let told: Vec<Vec<_>> = ran.asked[1..]
+        .iter()
+        .map(|request| match request.messages.last() {
+            Some(Message::Results(results)) => results
+                .iter()
+                .map(|result| (result.content.clone(), result.is_error))
+                .collect(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let cut = "ERROR: not carried out: the length limit cut this answer off in the middle of the call; do it in \
+               smaller pieces, each with a call of its own";
+    assert_eq!(
+        told,
+        [
+            vec![("one done".to_owned(), false), (cut.to_owned(), true)],
+            vec![(cut.to_owned(), true)],
+            vec![("three done".to_owned(), false)],
+        ]
     );
 }
 
