@@ -4,6 +4,7 @@
 mod answer;
 pub mod budget;
 mod compaction;
+mod condition;
 mod desk;
 mod end;
 mod folding;

@@ -10,9 +10,10 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use self::asking::{AskHuman, Await, Mapped, MessageSend, Uri};
+pub use self::asking::{AskHuman, Await, Mapped, MessageSend, Observe, Observed, SaidPart, Uri};
 pub use self::keeping::{
-    ArtifactCreate, Bind, Id, ItemStatus, Key, Listed, MemorySet, PlanCreate, PlanItem, PlanUpdate,
+    ArtifactCreate, Bind, Id, ItemStatus, Key, Listed, MemoryPush, MemorySet, PlanCreate, PlanItem,
+    PlanUpdate,
 };
 pub use self::subagents::{
     Handle, Mode, Said, SubagentAwait, SubagentKill, SubagentLimits, SubagentRun, SubagentSend,
@@ -87,6 +88,15 @@ pub enum Request {
     /// Forgets a value.
     #[serde(rename = "memory.delete")]
     MemoryDelete(Key),
+    /// Adds a value to the end of a list.
+    #[serde(rename = "memory.push")]
+    MemoryPush(MemoryPush),
+    /// Takes the last value of a list.
+    #[serde(rename = "memory.pop")]
+    MemoryPop(Key),
+    /// Takes the first value of a list.
+    #[serde(rename = "memory.shift")]
+    MemoryShift(Key),
     /// Keeps a document.
     #[serde(rename = "artifact.create")]
     ArtifactCreate(ArtifactCreate),
@@ -123,6 +133,9 @@ pub enum Request {
     /// Waits for subagents.
     #[serde(rename = "await")]
     Await(Await),
+    /// What a condition needs to know.
+    #[serde(rename = "state.observe")]
+    Observe(Box<Observe>),
     /// Begins a subagent.
     #[serde(rename = "subagent.run")]
     SubagentRun(Box<SubagentRun>),
@@ -182,6 +195,9 @@ impl Request {
             Self::MemorySet(_) => "memory.set",
             Self::MemoryList(_) => "memory.list",
             Self::MemoryDelete(_) => "memory.delete",
+            Self::MemoryPush(_) => "memory.push",
+            Self::MemoryPop(_) => "memory.pop",
+            Self::MemoryShift(_) => "memory.shift",
             Self::ArtifactCreate(_) => "artifact.create",
             Self::ArtifactGet(_) => "artifact.get",
             Self::ArtifactList(_) => "artifact.list",
@@ -193,7 +209,7 @@ impl Request {
             Self::MessageSend(_) => "message.send",
             Self::AskHuman(_) => "ask_human",
             Self::Status(_) => "status",
-            Self::Await(_) => "await",
+            Self::Await(_) | Self::Observe(_) => "await",
             Self::SubagentRun(_) => "subagent.run",
             Self::SubagentSend(_) => "subagent.send",
             Self::SubagentKill(_) => "subagent.kill",
@@ -204,6 +220,11 @@ impl Request {
             Self::Mapped(mapped) => &mapped.tool,
             Self::Reserve { .. } | Self::Settle { .. } => return None,
         })
+    }
+
+    /// Whether it goes on with what was begun by one before, and is no step of its own.
+    pub fn goes_on(&self) -> bool {
+        matches!(self, Self::Observe(observe) if observe.since.is_some())
     }
 }
 

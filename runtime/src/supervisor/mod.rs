@@ -197,6 +197,8 @@ impl Foundation {
                 budget,
                 lines: servers.lines(),
                 tasks: std::sync::OnceLock::new(),
+                remembering: tokio::sync::Mutex::default(),
+                changes: self::office::Changes::default(),
             }),
             metrics: metrics.clone(),
         });

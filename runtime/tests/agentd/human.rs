@@ -88,6 +88,8 @@ impl World {
             subagents: Subagents::default(),
             lines: servers.lines(),
             tasks: std::sync::OnceLock::new(),
+            remembering: tokio::sync::Mutex::default(),
+            changes: Default::default(),
         };
         let runner = TurnRunner {
             pool: Pool::new(PathBuf::from(PROGRAM)),

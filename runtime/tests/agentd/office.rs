@@ -66,6 +66,8 @@ impl World {
                 subagents: Subagents::default(),
                 lines: Default::default(),
                 tasks: OnceLock::new(),
+                remembering: tokio::sync::Mutex::default(),
+                changes: Default::default(),
                 budget: Budget::new(
                     Counters::default(),
                     store.clone(),
@@ -100,6 +102,41 @@ impl World {
         {
             TurnEnd::Done(result) => result,
             TurnEnd::Broken { reason, .. } => panic!("{reason}"),
+        }
+    }
+
+    /// What the office says to a turn that asks.
+    async fn ask(
+        &self,
+        owner: &str,
+        conversation: &str,
+        holder: Holder,
+        tool: &str,
+        arguments: Value,
+    ) -> Value {
+        let limits = TurnLimits {
+            steps: 10,
+            tokens: 1000,
+            deadline: PATIENCE,
+        };
+        let caller = Caller {
+            owner: owner.into(),
+            root: conversation.into(),
+            conversation: conversation.into(),
+            run_id: "r".into(),
+            holder,
+            held: Held::All,
+            depth: 0,
+            hops: 0,
+            until: tokio::time::Instant::now() + PATIENCE,
+            spent: Spent::new(limits, None),
+        };
+        let request = Request::of_tool(tool, arguments.as_object().unwrap().clone()).unwrap();
+        let office = self.runner.office.clone();
+        match office.carry_out(Arc::new(caller), request).await {
+            Reply::Done(value) => value,
+            Reply::Refused(why) => json!({ "refused": why }),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -186,37 +223,7 @@ async fn m2_a_turn_that_is_cancelled_takes_its_subagents_with_it_but_not_those_t
 async fn m2_nobody_reads_what_another_principal_keeps() {
     let world = World::new().await;
     let ask = async |owner: &str, conversation: &str, holder: Holder, tool: &str, arguments: Value| {
-        let caller = Caller {
-            owner: owner.into(),
-            root: conversation.into(),
-            conversation: conversation.into(),
-            run_id: "r".into(),
-            holder,
-            held: Held::All,
-            depth: 0,
-            hops: 0,
-            until: tokio::time::Instant::now() + PATIENCE,
-            spent: Spent::new(
-                TurnLimits {
-                    steps: 10,
-                    tokens: 1000,
-                    deadline: PATIENCE,
-                },
-                None,
-            ),
-        };
-        let request = Request::of_tool(tool, arguments.as_object().unwrap().clone()).unwrap();
-        match world
-            .runner
-            .office
-            .clone()
-            .carry_out(Arc::new(caller), request)
-            .await
-        {
-            Reply::Done(value) => value,
-            Reply::Refused(why) => json!({ "refused": why }),
-            other => panic!("{other:?}"),
-        }
+        world.ask(owner, conversation, holder, tool, arguments).await
     };
     let root = Holder::Root;
     ask(
@@ -373,4 +380,152 @@ async fn m2_a_subagent_that_nobody_waits_for_any_more_does_not_begin() {
     assert_eq!(known.len(), 1);
     assert_eq!(known[0]["state"], json!({ "ended": "cancelled" }));
     assert!(world.model.requests().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m2_a_list_is_added_to_and_taken_from_at_both_ends_and_nothing_of_it_is_lost() {
+    let world = World::new().await;
+    let ask = async |tool: &str, arguments: Value| {
+        world.ask("alice", "alice c", Holder::Root, tool, arguments).await
+    };
+    let push = |value: u32| ask("memory.push", json!({ "key": "l", "value": value }));
+    // Side by side: each is there once.
+    let lengths = futures::future::join_all((0..20).map(push)).await;
+    let mut lengths: Vec<_> = lengths
+        .iter()
+        .map(|told| told["length"].as_u64().unwrap())
+        .collect();
+    lengths.sort_unstable();
+    assert_eq!(lengths, (1..=20).collect::<Vec<_>>());
+    let list = ask("memory.get", json!({ "key": "l" })).await["value"].take();
+    let list = list.as_array().unwrap();
+    let taken =
+        |value: &Value, length: u32| json!({ "key": "l", "found": true, "value": value, "length": length });
+    assert_eq!(
+        ask("memory.shift", json!({ "key": "l" })).await,
+        taken(&list[0], 19)
+    );
+    assert_eq!(
+        ask("memory.pop", json!({ "key": "l" })).await,
+        taken(&list[19], 18)
+    );
+    let nothing = json!({ "key": "none", "found": false, "length": 0 });
+    assert_eq!(ask("memory.pop", json!({ "key": "none" })).await, nothing);
+    // What is no list is not made one.
+    ask("memory.set", json!({ "key": "l", "value": "x" })).await;
+    for (tool, more) in [
+        ("memory.push", json!({ "value": 1 })),
+        ("memory.shift", json!({})),
+    ] {
+        let mut arguments = json!({ "key": "l" });
+        arguments
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let told = ask(tool, arguments).await;
+        assert_eq!(
+            told,
+            json!({ "refused": "what is remembered under this key is no list" })
+        );
+    }
+    // A list ends where a value does.
+    let long = "x".repeat(40_000);
+    ask("memory.push", json!({ "key": "m", "value": long })).await;
+    let told = ask("memory.push", json!({ "key": "m", "value": long })).await;
+    assert!(
+        told["refused"]
+            .as_str()
+            .unwrap()
+            .contains("memory.max_value_bytes"),
+        "{told}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m2_a_condition_is_looked_at_when_what_it_is_about_changes_and_at_no_other_time() {
+    let world = World::new().await;
+    let ask = async |owner: &str, tool: &str, arguments: Value| {
+        world
+            .ask(owner, &format!("{owner} c"), Holder::Root, tool, arguments)
+            .await
+    };
+    let observe = |since: Option<&Value>| json!({ "plan": true, "memory": false, "keys": ["k"], "subagents": true, "servers": true, "since": since });
+    let first = ask("alice", "state.observe", observe(None)).await;
+    assert_eq!(
+        first["state"],
+        json!({ "plan": { "exists": false }, "memory": {}, "subagents": {}, "servers": {} })
+    );
+    let mut since = first["digest"].clone();
+    let changes = [
+        ("memory.set", json!({ "key": "k", "value": 1 })),
+        ("plan.create", json!({ "goal": "g", "items": ["i"] })),
+        ("memory.set", json!({ "key": "k", "value": 2, "ttl": "1s" })),
+    ];
+    for (tool, arguments) in changes {
+        let mut waiting = Box::pin(ask("alice", "state.observe", observe(Some(&since))));
+        // What is another's, and what the condition is not about, changes nothing for it.
+        let others = async {
+            ask("bob", "memory.set", json!({ "key": "k", "value": 9 })).await;
+            ask("alice", "memory.set", json!({ "key": "other", "value": 9 })).await;
+        };
+        tokio::select! {
+            biased;
+            told = &mut waiting => panic!("{told}"),
+            () = others => {}
+        }
+        let (told, _) = tokio::time::timeout(PATIENCE, async {
+            tokio::join!(waiting, ask("alice", tool, arguments))
+        })
+        .await
+        .unwrap();
+        assert_ne!(told["digest"], since);
+        since = told["digest"].clone();
+    }
+    // What is forgotten by itself is a change as well.
+    let told = tokio::time::timeout(PATIENCE, ask("alice", "state.observe", observe(Some(&since))));
+    assert_eq!(told.await.unwrap()["state"]["memory"], json!({}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m2_a_turn_waits_for_a_condition_and_another_turn_makes_it_hold() {
+    let world = World::new().await;
+    let waits = json!([
+        ["await", { "condition": "memory.ready == true && memory.count > 1", "timeout": "60s" }],
+        ["await", { "condition": "nonsense.x" }],
+        ["await", { "condition": "memory.never == 1", "timeout": "1s" }],
+    ]);
+    let stop = CancellationToken::new();
+    let turn = world.turn("run-1", waits, &stop);
+    let sets = async {
+        for (key, value) in [("count", json!(1)), ("ready", json!(true)), ("count", json!(2))] {
+            let set = json!({ "key": key, "value": value });
+            world
+                .ask("alice", "alice d", Holder::Root, "memory.set", set)
+                .await;
+        }
+    };
+    tokio::join!(turn, sets);
+    let requests = world.model.requests();
+    let told = tool_results(requests.last().unwrap());
+    assert_eq!(told[0], r#"{"satisfied":true}"#);
+    assert!(
+        told[1].starts_with("ERROR: condition names nonsense, which is not known"),
+        "{told:?}"
+    );
+    assert_eq!(told[2], r#"{"satisfied":false}"#);
+    // A subagent ends, and one that fails ends the waiting for what it was to do.
+    let begun = json!([["subagent_run", { "instruction": "say hi", "mode": "async" }]]);
+    world.turn("run-2", begun, &CancellationToken::new()).await;
+    let handle = world.subagents().await[0]["handle"].as_str().unwrap().to_owned();
+    let waits = json!([
+        ["await", { "condition": format!("subagents[{handle:?}].status == \"completed\""), "timeout": "60s" }],
+        ["await", { "condition": "memory.never == 1", "on": [handle], "timeout": "60s" }],
+    ]);
+    world.turn("run-3", waits, &CancellationToken::new()).await;
+    let requests = world.model.requests();
+    let told = tool_results(requests.last().unwrap());
+    assert_eq!(told[0], r#"{"satisfied":true}"#);
+    let ended: Value = serde_json::from_str(told[1]).unwrap();
+    assert_eq!(ended["satisfied"], false);
+    assert_eq!(ended["value"]["status"], "completed", "{ended}");
 }

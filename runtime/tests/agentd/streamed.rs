@@ -111,6 +111,8 @@ fn runner(model: &str) -> (Arc<TurnRunner>, Vec<Box<dyn Send>>) {
         subagents: Subagents::default(),
         lines: Default::default(),
         tasks: OnceLock::new(),
+        remembering: tokio::sync::Mutex::default(),
+        changes: Default::default(),
         budget: Budget::new(Counters::default(), store.clone(), clock(), settings.clone()),
     };
     let runner = Arc::new_cyclic(|runner| TurnRunner {
@@ -170,7 +172,10 @@ async fn an_answer_is_heard_while_it_is_written() {
     // What a round said before its call stays until the next says something; what broke off is void. What is void before
     // it was told is not told.
     let heard = ear.0.borrow().clone();
-    assert!(["I will look.|No|Hello.", "|No|Hello."].contains(&heard.as_str()), "{heard}");
+    assert!(
+        ["I will look.|No|Hello.", "|No|Hello."].contains(&heard.as_str()),
+        "{heard}"
+    );
     let asked = script.asked.lock().unwrap();
     assert_eq!(asked.len(), 3);
     assert!(asked.iter().all(|request| request["stream"] == true));

@@ -1,5 +1,7 @@
 //! What a turn asks of others: a person, another conversation, a server, what it waits for.
 
+use std::collections::BTreeSet;
+
 use agentd_base::duration::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -10,11 +12,25 @@ use serde_json::{Map, Value};
 pub struct MessageSend {
     /// A context, `root` or `new`.
     pub to: String,
-    /// What it says.
-    pub text: String,
+    /// What it says, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// What it says, in parts; in the place of `text`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<SaidPart>,
     /// For the answer.
     #[serde(default)]
     pub wait: bool,
+}
+
+/// A part of a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SaidPart {
+    /// Words.
+    Text(String),
+    /// JSON.
+    Data(Value),
 }
 
 /// A question to a person.
@@ -26,6 +42,9 @@ pub struct AskHuman {
     /// Of the answer; a flat object. Without one it is text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
+    /// What the agent would answer itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recommend: Option<String>,
     /// Who is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
@@ -35,18 +54,43 @@ pub struct AskHuman {
 }
 
 /// What to wait for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Await {
-    /// An expression.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub condition: Option<String>,
     /// Subagents: until one of them has ended.
     #[serde(default)]
     pub on: Vec<String>,
     /// How long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+}
+
+/// What a condition needs to know, once it is another than it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Observe {
+    /// The plan of the conversation.
+    pub plan: bool,
+    /// All of the memory.
+    pub memory: bool,
+    /// These keys of the memory.
+    pub keys: BTreeSet<String>,
+    /// The subagents.
+    pub subagents: bool,
+    /// The MCP servers.
+    pub servers: bool,
+    /// What is known already; none for whatever there is now.
+    pub since: Option<String>,
+}
+
+/// What is observed: the reply to [`Observe`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Observed {
+    /// Names this state.
+    pub digest: String,
+    /// By the names that conditions use.
+    pub state: Value,
 }
 
 /// A resource.

@@ -25,6 +25,16 @@ pub struct MemorySet {
     pub ttl: Option<Duration>,
 }
 
+/// A value for the end of a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryPush {
+    /// The key of the list.
+    pub key: String,
+    /// Any JSON.
+    pub value: Value,
+}
+
 /// A page of names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

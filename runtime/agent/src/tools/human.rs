@@ -19,6 +19,13 @@ pub(super) fn tools() -> Vec<Internal> {
                 "schema",
                 json!({"type": "object", "description": "JSON Schema of the answer: a flat object. Absent: text."}),
             ),
+            (
+                "recommend",
+                text(
+                    2000,
+                    "What you would answer yourself; it is shown with the question.",
+                ),
+            ),
             ("to", text(256, "Who is asked; absent: whoever is there.")),
             (
                 "timeout",

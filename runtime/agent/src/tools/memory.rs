@@ -55,7 +55,38 @@ pub(super) fn tools() -> Vec<Internal> {
             object([("key*", json!({})), ("deleted*", json!({"type": "boolean"}))]),
             &Supervised,
         ),
+        Internal::new(
+            "memory.push",
+            "Adds a value to the end of the list that is remembered under a key; without one it begins.",
+            object([("key*", key()), ("value*", json!({"description": "Any JSON."}))]),
+            object([("key*", json!({})), ("length*", json!({"type": "integer"}))]),
+            &Supervised,
+        ),
+        Internal::new(
+            "memory.pop",
+            "Takes the last value out of the list that is remembered under a key.",
+            object([("key*", key())]),
+            taken(),
+            &Supervised,
+        ),
+        Internal::new(
+            "memory.shift",
+            "Takes the first value out of the list that is remembered under a key.",
+            object([("key*", key())]),
+            taken(),
+            &Supervised,
+        ),
     ]
+}
+
+/// What was taken out of a list.
+fn taken() -> serde_json::Value {
+    object([
+        ("key*", json!({})),
+        ("found*", json!({"type": "boolean"})),
+        ("value", json!({})),
+        ("length*", json!({"type": "integer"})),
+    ])
 }
 
 /// The arguments of a list.

@@ -18,7 +18,11 @@ pub(super) fn tools() -> Vec<Internal> {
                     "The context id of the conversation, root for the first one, new for a new one.",
                 ),
             ),
-            ("text*", text(100_000, "What it says.")),
+            ("text", text(100_000, "What it says.")),
+            (
+                "parts",
+                json!({"type": "array", "minItems": 1, "maxItems": 32, "items": part(), "description": "In the place of text: what it says, in parts."}),
+            ),
             (
                 "wait",
                 json!({"type": "boolean", "description": "Waits for the answer."}),
@@ -32,4 +36,14 @@ pub(super) fn tools() -> Vec<Internal> {
         ]),
         &Supervised,
     )]
+}
+
+/// Words, or JSON.
+fn part() -> serde_json::Value {
+    let data = json!({"description": "Any JSON."});
+    let either = [
+        object([("text*", text(100_000, "Words."))]),
+        object([("data*", data)]),
+    ];
+    json!({"anyOf": either})
 }

@@ -15,6 +15,9 @@ mod thinking;
 mod waiting;
 mod workflow;
 
+#[cfg(test)]
+mod tests;
+
 use agentd_base::duration;
 use serde_json::{Map, Value, json};
 

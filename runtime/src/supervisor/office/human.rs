@@ -28,9 +28,13 @@ pub(super) async fn ask(human: Option<&Arc<dyn Human>>, caller: &Caller, asked: 
         return refused("a person can only be asked a flat object of texts, numbers, booleans and choices");
     }
     tracing::info!(event = "human.ask", run.id = caller.run_id);
+    let message = match asked.recommend {
+        None => asked.question,
+        Some(recommend) => format!("{}\n\nThe agent recommends: {recommend}", asked.question),
+    };
     let question = Question {
         server: String::new(),
-        message: asked.question,
+        message,
         ask: form.clone(),
     };
     let asking = human.ask(Asked {

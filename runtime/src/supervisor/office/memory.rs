@@ -2,7 +2,7 @@
 //! nobody else's turn reads, lists or changes it.
 
 use agentd_agent::Reply;
-use agentd_agent::request::{ArtifactCreate, Listed, MemorySet};
+use agentd_agent::request::{ArtifactCreate, Listed, MemoryPush, MemorySet};
 use agentd_base::clock::SharedClock;
 use agentd_state::{Entry, EntryKind, EntryPage, EntryQuery, Store, StoreError, Write};
 use jiff::Timestamp;
@@ -15,6 +15,13 @@ const CONTENT: &str = "content/";
 const REDACTED: &str = "[sensitive]";
 /// What one artifact may take: what goes into a frame with room to spare.
 const ARTIFACT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Where a value is taken out of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    First,
+    Last,
+}
 
 /// The shelf of one principal.
 pub(super) struct Shelf<'a> {
@@ -42,25 +49,14 @@ impl Shelf<'_> {
 
     pub(super) async fn set(&self, set: MemorySet) -> Result<Reply, StoreError> {
         let bytes = set.value.to_string().len();
-        if bytes > self.max_value_bytes {
-            let limit = self.max_value_bytes;
-            return Ok(Reply::Refused(format!(
-                "the value has {bytes} bytes, and at most {limit} are remembered under a key (memory.max_value_bytes); \
-                 keep it as an artifact"
-            )));
+        if let Some(why) = self.too_long(&set.value) {
+            return Ok(Reply::Refused(why));
         }
-        let now = self.clock.now();
         // A time that no calendar holds is for ever.
-        let expires_at = set.ttl.and_then(|ttl| now.checked_add(ttl.0).ok());
-        let entry = Entry {
-            kind: EntryKind::Memory,
-            scope: self.owner.to_owned(),
-            key: set.key.clone(),
-            value: set.value,
-            expires_at,
-            updated_at: now,
-        };
-        self.store.write(vec![Write::Entry(entry)]).await?;
+        let expires_at = set.ttl.and_then(|ttl| self.clock.now().checked_add(ttl.0).ok());
+        self.store
+            .write(vec![self.remembered(set.key.clone(), set.value, expires_at)])
+            .await?;
         let mut told = json!({"key": set.key, "bytes": bytes});
         tell(&mut told, expires_at);
         Ok(Reply::Done(told))
@@ -90,6 +86,77 @@ impl Shelf<'_> {
                 .await?;
         }
         Ok(Reply::Done(json!({"key": key, "deleted": deleted})))
+    }
+
+    /// Adds to the end of a list. The caller sees to it that one list is changed at a time.
+    pub(super) async fn push(&self, push: MemoryPush) -> Result<Reply, StoreError> {
+        let (mut list, before) = match self.values(&push.key).await? {
+            Ok(found) => found,
+            Err(why) => return Ok(Reply::Refused(why)),
+        };
+        list.push(push.value);
+        let length = list.len();
+        let list = Value::Array(list);
+        if let Some(why) = self.too_long(&list) {
+            return Ok(Reply::Refused(why));
+        }
+        self.store
+            .write(vec![self.remembered(push.key.clone(), list, before)])
+            .await?;
+        Ok(Reply::Done(json!({"key": push.key, "length": length})))
+    }
+
+    /// Takes a value out of a list, likewise.
+    pub(super) async fn take(&self, key: String, end: End) -> Result<Reply, StoreError> {
+        let (mut list, before) = match self.values(&key).await? {
+            Ok(found) => found,
+            Err(why) => return Ok(Reply::Refused(why)),
+        };
+        let taken = match end {
+            End::Last => list.pop(),
+            End::First if list.is_empty() => None,
+            End::First => Some(list.remove(0)),
+        };
+        let Some(value) = taken else {
+            return Ok(Reply::Done(json!({"key": key, "found": false, "length": 0})));
+        };
+        let told = json!({"key": key, "found": true, "value": value, "length": list.len()});
+        self.store
+            .write(vec![self.remembered(key, list.into(), before)])
+            .await?;
+        Ok(Reply::Done(told))
+    }
+
+    /// The list under a key and when it is forgotten; an empty one where there is nothing.
+    async fn values(&self, key: &str) -> Result<Result<(Vec<Value>, Option<Timestamp>), String>, StoreError> {
+        Ok(match self.read(EntryKind::Memory, key).await? {
+            None => Ok((Vec::new(), None)),
+            Some(entry) => match entry.value {
+                Value::Array(list) => Ok((list, entry.expires_at)),
+                _ => Err("what is remembered under this key is no list".to_owned()),
+            },
+        })
+    }
+
+    fn too_long(&self, value: &Value) -> Option<String> {
+        let (bytes, limit) = (value.to_string().len(), self.max_value_bytes);
+        (bytes > limit).then(|| {
+            format!(
+                "the value has {bytes} bytes, and at most {limit} are remembered under a key \
+                 (memory.max_value_bytes); keep it as an artifact"
+            )
+        })
+    }
+
+    fn remembered(&self, key: String, value: Value, expires_at: Option<Timestamp>) -> Write {
+        Write::Entry(Entry {
+            kind: EntryKind::Memory,
+            scope: self.owner.to_owned(),
+            key,
+            value,
+            expires_at,
+            updated_at: self.clock.now(),
+        })
     }
 
     pub(super) async fn create(&self, id: String, made: ArtifactCreate) -> Result<Reply, StoreError> {

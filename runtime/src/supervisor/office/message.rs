@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use agentd_agent::Reply;
-use agentd_agent::request::MessageSend;
+use agentd_agent::request::{MessageSend, SaidPart};
 use agentd_state::{TaskState, conversation_key};
 use serde_json::json;
 
@@ -32,6 +32,10 @@ pub(super) async fn send(tasks: Option<Arc<Tasks>>, caller: &Caller, id: String,
     let Some(tasks) = tasks else {
         return Reply::Refused("there are no other conversations here".to_owned());
     };
+    let said = match said(send.text, send.parts) {
+        Ok(said) => said,
+        Err(why) => return Reply::Refused(why),
+    };
     let depth = caller.hops.saturating_add(1);
     if depth > DEPTH {
         return Reply::Refused(format!("{DEPTH} messages led to one another, and no more may"));
@@ -56,7 +60,7 @@ pub(super) async fn send(tasks: Option<Arc<Tasks>>, caller: &Caller, id: String,
         waits => waits,
     };
     let message_id = format!("{OURS}{depth}/{id}");
-    let task = match tasks.deliver(&caller.owner, context, message_id, send.text).await {
+    let task = match tasks.deliver(&caller.owner, context, message_id, said).await {
         Ok(task) => task,
         Err(error) => return Reply::Refused(error.to_string()),
     };
@@ -79,9 +83,34 @@ pub(super) async fn send(tasks: Option<Arc<Tasks>>, caller: &Caller, id: String,
     }
 }
 
+/// What a message says, as one text: parts are read as those of a caller are.
+fn said(text: Option<String>, parts: Vec<SaidPart>) -> Result<String, String> {
+    let said = match (text, parts.as_slice()) {
+        (Some(text), []) => text,
+        (None, [_, ..]) => {
+            let parts = parts.into_iter().map(|part| match part {
+                SaidPart::Text(text) => text,
+                SaidPart::Data(data) => data.to_string(),
+            });
+            parts.collect::<Vec<_>>().join("\n\n")
+        }
+        (Some(_), _) => return Err("give text or parts, not both".to_owned()),
+        (None, []) => return Err("say something with text or parts".to_owned()),
+    };
+    Ok(said)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn m2_a_message_is_a_text_or_parts() {
+        let parts = || vec![SaidPart::Text("a".into()), SaidPart::Data(json!({"b": 1}))];
+        assert_eq!(said(Some("x".into()), vec![]), Ok("x".into()));
+        assert_eq!(said(None, parts()), Ok("a\n\n{\"b\":1}".into()));
+        assert!(said(None, vec![]).is_err() && said(Some("x".into()), parts()).is_err());
+    }
 
     #[test]
     fn the_depth_is_in_the_id() {

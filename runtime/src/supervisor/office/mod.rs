@@ -6,6 +6,7 @@ mod human;
 mod mapped;
 mod memory;
 mod message;
+mod observing;
 mod plan;
 mod spent;
 mod status;
@@ -26,8 +27,9 @@ use tokio::sync::watch;
 pub use self::caller::Caller;
 use self::mapped::shown;
 pub use self::mapped::{Behind, contracts};
-use self::memory::Shelf;
+use self::memory::{End, Shelf};
 pub use self::message::depth_of;
+pub use self::observing::Changes;
 use self::plan::Plan;
 pub use self::spent::Spent;
 use super::asking::Human;
@@ -68,6 +70,10 @@ pub struct Office {
     pub lines: Lines,
     /// The conversations, once there are some.
     pub tasks: OnceLock<Weak<Tasks>>,
+    /// A value of the memory is read and written again by one turn at a time.
+    pub remembering: tokio::sync::Mutex<()>,
+    /// Tells those who wait for a condition.
+    pub changes: Changes,
 }
 
 impl std::fmt::Debug for Office {
@@ -92,9 +98,16 @@ impl Office {
                 );
                 return Reply::Refused(format!("{tool} is not granted here"));
             }
-            caller.spent.add(1, 0);
+            if !request.goes_on() {
+                caller.spent.add(1, 0);
+            }
         }
-        match self.kept(&caller, request).await {
+        let changes = is_change(&request);
+        let replied = self.kept(&caller, request).await;
+        if changes {
+            self.changes.note(&caller.owner);
+        }
+        match replied {
             Ok(reply) => reply,
             Err(error) => {
                 tracing::warn!(event = "store.put.fail", run.id = caller.run_id, err = %error);
@@ -119,9 +132,27 @@ impl Office {
         let max_items = count(settings.document.context.plan.max_items, 32);
         match request {
             Request::MemoryGet(key) => shelf.get(&key.key).await,
-            Request::MemorySet(set) => shelf.set(set).await,
+            Request::MemorySet(set) => {
+                let _one = self.remembering.lock().await;
+                shelf.set(set).await
+            }
             Request::MemoryList(listed) => shelf.list(listed).await,
-            Request::MemoryDelete(key) => shelf.delete(&key.key).await,
+            Request::MemoryDelete(key) => {
+                let _one = self.remembering.lock().await;
+                shelf.delete(&key.key).await
+            }
+            Request::MemoryPush(push) => {
+                let _one = self.remembering.lock().await;
+                shelf.push(push).await
+            }
+            Request::MemoryPop(key) => {
+                let _one = self.remembering.lock().await;
+                shelf.take(key.key, End::Last).await
+            }
+            Request::MemoryShift(key) => {
+                let _one = self.remembering.lock().await;
+                shelf.take(key.key, End::First).await
+            }
             Request::ArtifactCreate(made) => shelf.create(self.ids.next(), made).await,
             Request::ArtifactGet(id) => shelf.open(&id.id).await,
             Request::ArtifactList(listed) => shelf.list_artifacts(listed).await,
@@ -149,6 +180,7 @@ impl Office {
                 self.store.write(vec![drop]).await?;
                 Ok(Reply::Done(json!({"cleared": cleared})))
             }
+            Request::Observe(observe) => self.observe(caller, *observe).await,
             other => Ok(self.done(caller, other).await),
         }
     }
@@ -170,7 +202,6 @@ impl Office {
             Request::SubagentAwait(wait) => {
                 let handle = wait.handle;
                 let on = Await {
-                    condition: None,
                     on: vec![handle.clone()],
                     timeout: wait.timeout,
                 };
@@ -290,10 +321,28 @@ impl Office {
 
     /// A subagent has gone on: items of the plan that are bound to it follow. A plan that cannot be kept is no reason
     /// to fail it.
-    pub(super) async fn follow_plan(&self, conversation: &str, subagent: &str, status: ItemStatus) {
+    pub(super) async fn follow_plan(&self, caller: &Caller, subagent: &str, status: ItemStatus) {
+        let conversation = &caller.conversation;
         let plan = self.plan(conversation).await.ok().flatten();
         if let Some(next) = plan.and_then(|plan| plan.follow(subagent, status)) {
             let _ = self.store.write(vec![self.plan_entry(conversation, &next)]).await;
+            self.changes.note(&caller.owner);
         }
     }
+}
+
+/// Whether a request changes something that the conditions of turns are about.
+fn is_change(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::MemorySet(_)
+            | Request::MemoryDelete(_)
+            | Request::MemoryPush(_)
+            | Request::MemoryPop(_)
+            | Request::MemoryShift(_)
+            | Request::PlanCreate(_)
+            | Request::PlanUpdate(_)
+            | Request::PlanClear(_)
+            | Request::SubagentRun(_)
+    )
 }

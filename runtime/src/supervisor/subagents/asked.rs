@@ -7,6 +7,7 @@ use agentd_agent::Reply;
 use agentd_agent::request::{Await, Mode, SubagentKill, SubagentSend};
 use agentd_base::text::{CONTENT, content};
 use agentd_state::{EntryKind, StoreError};
+use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 
@@ -125,13 +126,8 @@ impl Office {
         caller: &Caller,
         wait: Await,
     ) -> Result<Option<Value>, String> {
-        if wait.condition.is_some() {
-            return Err(
-                "conditions are not evaluated here; name the subagents to wait for with on".to_owned(),
-            );
-        }
         if wait.on.is_empty() {
-            return Err("name what to wait for with on".to_owned());
+            return Err("say what to wait for with condition or on".to_owned());
         }
         let mut following = Vec::new();
         for handle in &wait.on {
@@ -173,6 +169,23 @@ impl Office {
             .await?;
         let record = entry.as_ref().and_then(read);
         Ok(record.filter(|record| record.parent == caller.conversation))
+    }
+
+    /// The next change of each that lives now.
+    pub(in crate::supervisor) fn changes_of(&self, caller: &Caller) -> Vec<BoxFuture<'static, ()>> {
+        let live = lock(&self.subagents.live);
+        let own = live.values().filter(|one| one.is_of(caller));
+        let changes = own.map(|one| {
+            let mut record = one.record.subscribe();
+            let change = async move {
+                // One that is gone has said before that it ended.
+                if record.changed().await.is_err() {
+                    std::future::pending().await
+                }
+            };
+            change.boxed()
+        });
+        changes.collect()
     }
 
     fn living(&self, caller: &Caller, handle: &str) -> Option<Record> {

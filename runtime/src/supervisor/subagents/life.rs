@@ -212,8 +212,7 @@ impl Office {
             State::Ended(Status::Completed) => ItemStatus::Done,
             _ => ItemStatus::Blocked,
         };
-        self.follow_plan(&life.caller.conversation, &life.handle, status)
-            .await;
+        self.follow_plan(&life.caller, &life.handle, status).await;
         drop(life.place);
         life.record.send_replace(record);
     }

@@ -154,6 +154,8 @@ fn world(trouble: Trouble) -> World {
         subagents: Subagents::default(),
         lines: Lines::default(),
         tasks: std::sync::OnceLock::new(),
+        remembering: tokio::sync::Mutex::default(),
+        changes: crate::supervisor::office::Changes::default(),
     };
     let runner = TurnRunner {
         pool: Pool::new("/does/not/exist".into()),
