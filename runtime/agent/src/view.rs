@@ -1,6 +1,8 @@
 //! What a model is given in a round: tools and what the servers say, for every kind of turn by the same function, so
 //! that no kind can lack one. Pure.
 
+use std::sync::Arc;
+
 use agentd_llm::ToolSpec;
 use agentd_mcp::Entry;
 
@@ -18,7 +20,7 @@ pub struct View {
     /// What the servers say of themselves and of their resources, for the prompt; may be empty.
     pub servers: String,
     /// Our tools, then those of the servers.
-    pub tools: Vec<ToolSpec>,
+    pub tools: Arc<[ToolSpec]>,
 }
 
 impl View {
@@ -32,7 +34,7 @@ impl View {
                 .filter(|part| !part.is_empty())
                 .collect::<Vec<_>>()
                 .join("\n\n"),
-            tools,
+            tools: tools.into(),
         }
     }
 

@@ -15,6 +15,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde_json::Value;
 
 use crate::anthropic;
+use crate::body::Shelf;
 use crate::codec;
 use crate::dialect::{Dialect, StructuredOutput};
 use crate::error::ModelError;
@@ -58,6 +59,7 @@ pub struct ModelClient {
     /// It answered as a whole where it was asked for a stream.
     is_whole: AtomicBool,
     calibration: Calibration,
+    shelf: Shelf,
 }
 
 /// What came of a request.
@@ -77,6 +79,7 @@ impl ModelClient {
             quirks: Mutex::default(),
             is_whole: AtomicBool::new(false),
             calibration: Calibration::default(),
+            shelf: Shelf::default(),
         }
     }
 
@@ -99,7 +102,7 @@ impl ModelClient {
         } = self.setup;
         let way = codec::way(dialect, structured_output, quirks, request);
         let stream = context.sink.is_some() && !quirks.no_stream;
-        let ask = codec::ask(dialect, model, &origin, request, stream, way, quirks);
+        let ask = codec::ask(dialect, model, &origin, request, stream, way, quirks, &self.shelf);
         let body = Bytes::from(codec::body(&ask));
         let response = self
             .sent(self.request(&ask, body.clone(), context)?, stream)

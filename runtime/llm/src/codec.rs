@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::body::Shelf;
 use crate::dialect::{Dialect, StructuredOutput};
 use crate::message::{Arguments, Block, ModelReply, ModelRequest, Usage};
 use crate::names::Names;
@@ -41,6 +42,7 @@ pub(crate) fn ask<'a>(
     stream: bool,
     way: Way,
     quirks: Quirks,
+    shelf: &'a Shelf,
 ) -> Ask<'a> {
     Ask {
         dialect,
@@ -51,6 +53,7 @@ pub(crate) fn ask<'a>(
         names: Names::of(request, dialect),
         way,
         quirks,
+        shelf,
     }
 }
 

@@ -4,6 +4,7 @@
 mod anthropic;
 mod bedrock;
 mod blocks;
+mod body;
 mod breaker;
 mod client;
 mod codec;

@@ -1,5 +1,7 @@
 //! The neutral types: what every provider family is translated from and to. Serialised as they are stored.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -13,7 +15,7 @@ pub struct ModelRequest {
     /// The conversation. Every call of an assistant message has its result in the next message.
     pub messages: Vec<Message>,
     /// What it may call.
-    pub tools: Vec<ToolSpec>,
+    pub tools: Arc<[ToolSpec]>,
     /// The shape of the answer: its text is then JSON that should be of this schema. Whoever asks checks it.
     pub output_schema: Option<OutputSchema>,
     /// The longest answer. None: the provider's own bound.

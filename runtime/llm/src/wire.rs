@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use crate::body::Shelf;
 use crate::dialect::Dialect;
 use crate::message::{
     Arguments, Block, Message, ModelRequest, Opaque, OutputSchema, Stop, ToolCall, ToolSpec,
 };
 use crate::names::Names;
+use crate::schema::Profile;
 
 /// The content of one answer. One of a million tokens is under 8 MiB.
 pub(crate) const REPLY_BYTES: usize = 8 * 1024 * 1024;
@@ -69,6 +71,8 @@ pub(crate) struct Ask<'a> {
     /// Where the request has an `output_schema`.
     pub(crate) way: Way,
     pub(crate) quirks: Quirks,
+    /// With the tools that the endpoint was given last.
+    pub(crate) shelf: &'a Shelf,
 }
 
 impl Ask<'_> {
@@ -95,11 +99,14 @@ impl Ask<'_> {
         self.names.free(ANSWER, self.dialect)
     }
 
-    /// The tools that are offered, the one that takes the answer last, as a dialect writes each.
-    pub(crate) fn tools(&self, write: fn(&ToolSpec, &Ask<'_>) -> Value) -> Vec<Value> {
-        let answer = self.answer_tool();
-        let all = self.request.tools.iter().chain(&answer);
-        all.map(|spec| write(spec, self)).collect()
+    /// The tools that are offered, the one that takes the answer last, as a dialect writes each; none when there is no tool.
+    pub(crate) fn tools(&self, write: fn(&ToolSpec, &Ask<'_>, Profile) -> Value) -> Option<Vec<u8>> {
+        let profile = Profile::of(self.dialect, self.model);
+        let (tools, answer) = (&self.request.tools, self.answer_tool());
+        self.shelf
+            .list(tools, answer.as_ref(), profile, &self.names, |spec| {
+                write(spec, self, profile)
+            })
     }
 
     /// That tool, where there is one. Arguments are an object: an answer that is none is a property of one.

@@ -210,7 +210,7 @@ async fn run(dialect: &str, case: &str) -> Result<(), String> {
     let request = ModelRequest {
         system: ask.request.system,
         messages: ask.request.messages,
-        tools: ask.request.tools,
+        tools: ask.request.tools.into(),
         output_schema: ask
             .request
             .output_schema

@@ -616,7 +616,8 @@ async fn field_l09_another_model_and_every_field_of_a_request_reach_the_wire() {
                     json!({"name": "the_tool", "description": "the words", "input_schema": {}}),
                 )
                 .unwrap(),
-            ],
+            ]
+            .into(),
             output_schema: Some(OutputSchema {
                 name: "answer".into(),
                 schema: serde_json::from_value(json!({"type": "object", "title": "the shape"})).unwrap(),

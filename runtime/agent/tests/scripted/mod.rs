@@ -76,7 +76,8 @@ pub(crate) fn view(tool: &str) -> Arc<View> {
             name: tool.into(),
             description: "x".into(),
             input_schema: Map::new(),
-        }],
+        }]
+        .into(),
     })
 }
 

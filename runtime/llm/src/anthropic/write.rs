@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::blocks::{self, Blocks, filled};
+use crate::body::Object;
 use crate::message::{ToolCall, ToolResult, ToolSpec};
 use crate::schema::{self, Profile};
 use crate::wire::{Ask, Way, written};
@@ -14,51 +15,46 @@ const FEW_TOKENS: u32 = 4_096;
 
 /// The body.
 pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
-    let mut body = Map::new();
-    body.insert("model".into(), ask.model.into());
+    let mut body = Object::new();
+    body.put("model", ask.model);
     let most = ask.request.max_output_tokens.unwrap_or(MOST_TOKENS);
     let most = if ask.quirks.short {
         most.min(FEW_TOKENS)
     } else {
         most
     };
-    body.insert("max_tokens".into(), most.into());
+    body.put("max_tokens", most);
     let system = ask.system();
     if !system.trim().is_empty() {
         // What stands up to here is the same in every round, so that it is read from the cache.
-        body.insert(
-            "system".into(),
-            json!([cached(json!({"type": "text", "text": system}))]),
-        );
+        body.put("system", json!([cached(json!({"type": "text", "text": system}))]));
     }
-    body.insert("messages".into(), messages(ask));
+    body.put("messages", messages(ask));
     tools(ask, &mut body);
     if let Some(shape) = ask.shape(Way::JsonSchema) {
-        body.insert(
-            "output_config".into(),
+        body.put(
+            "output_config",
             json!({"format": {"type": "json_schema", "schema": shape.schema}}),
         );
     }
-    body.insert("stream".into(), ask.stream.into());
-    Value::Object(body).to_string().into_bytes()
+    body.put("stream", ask.stream);
+    body.end()
 }
 
-fn tools(ask: &Ask<'_>, body: &mut Map<String, Value>) {
-    let mut tools = ask.tools(tool);
-    if tools.is_empty() {
-        // A conversation with calls is refused without tools: they are named, and not to be called.
-        tools = ask
-            .called()
-            .map(|name| json!({"name": name, "input_schema": {"type": "object", "properties": {}}}))
-            .collect();
-        if !tools.is_empty() {
-            body.insert("tool_choice".into(), json!({"type": "none"}));
+fn tools(ask: &Ask<'_>, body: &mut Object) {
+    if let Some(tools) = ask.tools(tool) {
+        if ask.shape(Way::Tool).is_some() && !ask.quirks.no_tool_choice {
+            body.put("tool_choice", json!({"type": "any"}));
         }
-    } else if ask.shape(Way::Tool).is_some() && !ask.quirks.no_tool_choice {
-        body.insert("tool_choice".into(), json!({"type": "any"}));
+        body.put_written("tools", &tools);
+        return;
     }
-    if !tools.is_empty() {
-        body.insert("tools".into(), Value::Array(tools));
+    // A conversation with calls is refused without tools: they are named, and not to be called.
+    let bare = |name| json!({"name": name, "input_schema": {"type": "object", "properties": {}}});
+    let called: Vec<Value> = ask.called().map(bare).collect();
+    if !called.is_empty() {
+        body.put("tool_choice", json!({"type": "none"}));
+        body.put("tools", called);
     }
 }
 
@@ -96,13 +92,12 @@ fn result(result: &ToolResult) -> Value {
     block
 }
 
-fn tool(tool: &ToolSpec, ask: &Ask<'_>) -> Value {
+fn tool(tool: &ToolSpec, ask: &Ask<'_>, profile: Profile) -> Value {
     let mut spec = Map::new();
     spec.insert("name".into(), ask.names.wire(&tool.name).into());
     if !tool.description.is_empty() {
         spec.insert("description".into(), tool.description.clone().into());
     }
-    let profile = Profile::of(ask.dialect, ask.model);
     spec.insert("input_schema".into(), schema::fit(&tool.input_schema, profile));
     Value::Object(spec)
 }

@@ -3,48 +3,48 @@
 use serde_json::{Map, Value, json};
 
 use crate::blocks::{self, Blocks, filled};
+use crate::body::Object;
 use crate::message::{ToolCall, ToolResult, ToolSpec};
 use crate::schema::{self, Profile};
 use crate::wire::{Ask, Way, written};
 
 /// The body. The model is in the path.
 pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
-    let mut body = Map::new();
+    let mut body = Object::new();
     let system = ask.system();
     if !system.trim().is_empty() {
-        body.insert("system".into(), json!([{"text": system}]));
+        body.put("system", json!([{"text": system}]));
     }
-    body.insert("messages".into(), messages(ask));
+    body.put("messages", messages(ask));
     tools(ask, &mut body);
     if let Some(most) = ask.request.max_output_tokens {
-        body.insert("inferenceConfig".into(), json!({"maxTokens": most}));
+        body.put("inferenceConfig", json!({"maxTokens": most}));
     }
     if let Some(shape) = ask.shape(Way::JsonSchema) {
         let schema = Value::Object(shape.schema.clone()).to_string();
-        body.insert(
-            "outputConfig".into(),
-            json!({"textFormat": {"type": "json_schema", "structure": {"jsonSchema": {"name": shape.name, "schema": schema}}}}),
+        body.put("outputConfig", json!({"textFormat": {"type": "json_schema", "structure": {"jsonSchema": {"name": shape.name, "schema": schema}}}}),
         );
     }
-    Value::Object(body).to_string().into_bytes()
+    body.end()
 }
 
-fn tools(ask: &Ask<'_>, body: &mut Map<String, Value>) {
-    let mut tools = ask.tools(tool);
-    if tools.is_empty() {
+fn tools(ask: &Ask<'_>, body: &mut Object) {
+    let mut config = Object::new();
+    if let Some(tools) = ask.tools(tool) {
+        config.put_written("tools", &tools);
+    } else {
         // A conversation with calls is refused without tools.
         let bare = |name| json!({"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object", "properties": {}}}}});
-        tools = ask.called().map(bare).collect();
+        let called: Vec<Value> = ask.called().map(bare).collect();
+        if called.is_empty() {
+            return;
+        }
+        config.put("tools", called);
     }
-    if tools.is_empty() {
-        return;
-    }
-    let mut config = Map::new();
-    config.insert("tools".into(), Value::Array(tools));
     if ask.shape(Way::Tool).is_some() && !ask.quirks.no_tool_choice {
-        config.insert("toolChoice".into(), json!({"any": {}}));
+        config.put("toolChoice", json!({"any": {}}));
     }
-    body.insert("toolConfig".into(), Value::Object(config));
+    body.put_written("toolConfig", &config.end());
 }
 
 /// Roles alternate; results come before the caller's next words.
@@ -66,13 +66,12 @@ fn result(result: &ToolResult) -> Value {
     json!({"toolResult": {"toolUseId": result.call_id, "content": [{"text": filled(&result.content)}], "status": status}})
 }
 
-fn tool(tool: &ToolSpec, ask: &Ask<'_>) -> Value {
+fn tool(tool: &ToolSpec, ask: &Ask<'_>, profile: Profile) -> Value {
     let mut spec = Map::new();
     spec.insert("name".into(), ask.names.wire(&tool.name).into());
     if !tool.description.is_empty() {
         spec.insert("description".into(), tool.description.clone().into());
     }
-    let profile = Profile::of(ask.dialect, ask.model);
     spec.insert(
         "inputSchema".into(),
         json!({"json": schema::fit(&tool.input_schema, profile)}),

@@ -2,28 +2,26 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::body::Object;
 use crate::message::{Block, Message, Opaque, ToolCall, ToolSpec};
 use crate::schema::{self, Profile};
 use crate::wire::{Ask, Way, written};
 
 /// The body.
 pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
-    let mut body = Map::new();
-    body.insert("model".into(), ask.model.into());
-    body.insert("messages".into(), messages(ask));
-    let tools = ask.tools(tool);
-    if !tools.is_empty() {
-        body.insert("tools".into(), Value::Array(tools));
+    let mut body = Object::new();
+    body.put("model", ask.model);
+    body.put("messages", messages(ask));
+    if let Some(tools) = ask.tools(tool) {
+        body.put_written("tools", &tools);
     }
     if ask.shape(Way::Tool).is_some() && !ask.quirks.no_tool_choice {
-        body.insert("tool_choice".into(), "required".into());
+        body.put("tool_choice", "required");
     }
     if let Some(shape) = ask.shape(Way::JsonSchema) {
         let schema = Value::Object(shape.schema.clone());
         let strict = schema::is_strict(&schema);
-        body.insert(
-            "response_format".into(),
-            json!({"type": "json_schema", "json_schema": {"name": shape.name, "schema": schema, "strict": strict}}),
+        body.put("response_format", json!({"type": "json_schema", "json_schema": {"name": shape.name, "schema": schema, "strict": strict}}),
         );
     }
     if let Some(most) = ask.request.max_output_tokens {
@@ -32,13 +30,13 @@ pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
         } else {
             "max_completion_tokens"
         };
-        body.insert(key.into(), most.into());
+        body.put(key, most);
     }
-    body.insert("stream".into(), ask.stream.into());
+    body.put("stream", ask.stream);
     if ask.stream && !ask.quirks.no_stream_options {
-        body.insert("stream_options".into(), json!({"include_usage": true}));
+        body.put("stream_options", json!({"include_usage": true}));
     }
-    Value::Object(body).to_string().into_bytes()
+    body.end()
 }
 
 /// OpenAI's reasoning models refuse `max_tokens`, many other servers know nothing else.
@@ -116,10 +114,9 @@ fn call(call: &ToolCall, ask: &Ask<'_>) -> Value {
     json!({"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}})
 }
 
-fn tool(tool: &ToolSpec, ask: &Ask<'_>) -> Value {
+fn tool(tool: &ToolSpec, ask: &Ask<'_>, profile: Profile) -> Value {
     let mut function = Map::new();
     function.insert("name".into(), ask.names.wire(&tool.name).into());
-    let profile = Profile::of(ask.dialect, ask.model);
     function.insert("parameters".into(), schema::fit(&tool.input_schema, profile));
     if !tool.description.is_empty() {
         function.insert("description".into(), tool.description.clone().into());

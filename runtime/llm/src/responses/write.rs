@@ -2,43 +2,41 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::body::Object;
 use crate::message::{Block, Message, ToolSpec};
 use crate::schema::{self, Profile};
 use crate::wire::{Ask, Way, written};
 
 /// The body.
 pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
-    let mut body = Map::new();
-    body.insert("model".into(), ask.model.into());
+    let mut body = Object::new();
+    body.put("model", ask.model);
     let system = ask.system();
     if !system.is_empty() {
-        body.insert("instructions".into(), system.into());
+        body.put("instructions", system);
     }
-    body.insert("input".into(), input(ask));
-    let tools = ask.tools(tool);
-    if !tools.is_empty() {
-        body.insert("tools".into(), Value::Array(tools));
+    body.put("input", input(ask));
+    if let Some(tools) = ask.tools(tool) {
+        body.put_written("tools", &tools);
     }
     if ask.shape(Way::Tool).is_some() && !ask.quirks.no_tool_choice {
-        body.insert("tool_choice".into(), "required".into());
+        body.put("tool_choice", "required");
     }
     if let Some(shape) = ask.shape(Way::JsonSchema) {
         let schema = Value::Object(shape.schema.clone());
         let strict = schema::is_strict(&schema);
-        body.insert(
-            "text".into(),
-            json!({"format": {"type": "json_schema", "name": shape.name, "schema": schema, "strict": strict}}),
+        body.put("text", json!({"format": {"type": "json_schema", "name": shape.name, "schema": schema, "strict": strict}}),
         );
     }
     if let Some(most) = ask.request.max_output_tokens {
-        body.insert("max_output_tokens".into(), most.into());
+        body.put("max_output_tokens", most);
     }
-    body.insert("store".into(), false.into());
+    body.put("store", false);
     if !ask.quirks.no_encryption {
-        body.insert("include".into(), json!(["reasoning.encrypted_content"]));
+        body.put("include", json!(["reasoning.encrypted_content"]));
     }
-    body.insert("stream".into(), ask.stream.into());
-    Value::Object(body).to_string().into_bytes()
+    body.put("stream", ask.stream);
+    body.end()
 }
 
 fn input(ask: &Ask<'_>) -> Value {
@@ -92,14 +90,13 @@ fn is_message(value: &Value) -> bool {
     value.get("type").and_then(Value::as_str) == Some("message")
 }
 
-fn tool(tool: &ToolSpec, ask: &Ask<'_>) -> Value {
+fn tool(tool: &ToolSpec, ask: &Ask<'_>, profile: Profile) -> Value {
     let mut spec = Map::new();
     spec.insert("type".into(), "function".into());
     spec.insert("name".into(), ask.names.wire(&tool.name).into());
     if !tool.description.is_empty() {
         spec.insert("description".into(), tool.description.clone().into());
     }
-    let profile = Profile::of(ask.dialect, ask.model);
     spec.insert("parameters".into(), schema::fit(&tool.input_schema, profile));
     // Without it, strict is the default here, and most schemas are not.
     spec.insert("strict".into(), false.into());
