@@ -4,6 +4,7 @@
 
 mod asking;
 mod keeping;
+mod size;
 mod subagents;
 
 use async_trait::async_trait;
@@ -15,8 +16,10 @@ pub use self::keeping::{
     ArtifactCreate, Bind, Id, ItemStatus, Key, Listed, MemoryPush, MemorySet, PlanCreate, PlanItem,
     PlanUpdate,
 };
+pub(crate) use self::size::PATTERN as SIZE;
+pub use self::size::Size;
 pub use self::subagents::{
-    Handle, Mode, Said, SubagentAwait, SubagentKill, SubagentLimits, SubagentRun, SubagentSend,
+    Handle, Mode, Priority, Said, SubagentAwait, SubagentKill, SubagentLimits, SubagentRun, SubagentSend,
 };
 
 /// Requests of one turn that may be open at the same time: the calls of a round and the model's own.
@@ -145,6 +148,9 @@ pub enum Request {
     /// Ends one.
     #[serde(rename = "subagent.kill")]
     SubagentKill(SubagentKill),
+    /// Lets a warm one end.
+    #[serde(rename = "subagent.retire")]
+    SubagentRetire(Handle),
     /// How one is.
     #[serde(rename = "subagent.status")]
     SubagentStatus(Handle),
@@ -213,6 +219,7 @@ impl Request {
             Self::SubagentRun(_) => "subagent.run",
             Self::SubagentSend(_) => "subagent.send",
             Self::SubagentKill(_) => "subagent.kill",
+            Self::SubagentRetire(_) => "subagent.retire",
             Self::SubagentStatus(_) => "subagent.status",
             Self::SubagentAwait(_) => "subagent.await",
             Self::SubagentList(_) => "subagent.list",

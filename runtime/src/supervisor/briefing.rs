@@ -55,6 +55,7 @@ impl TurnRunner {
                 .as_ref()
                 .map(|charge| charge.role.clone())
                 .unwrap_or_default(),
+            confine: charge.as_ref().map(|charge| charge.confine).unwrap_or_default(),
             output_schema: charge.and_then(|charge| charge.output_schema),
             mapped: contracts(&settings.document, &view).into_keys().collect(),
             is_heard: input.listener.is_some(),

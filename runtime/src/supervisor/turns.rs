@@ -25,6 +25,7 @@ use super::office::{Caller, Office, Spent};
 use super::open::Open;
 use super::settings::{SettingsWatch, current};
 use crate::metrics::Metrics;
+use crate::worker::confine::Confine;
 use crate::worker::frame::TurnResult;
 use crate::worker::pool::Pool;
 
@@ -75,6 +76,8 @@ pub struct Charge {
     pub above: Option<Arc<Spent>>,
     /// JSON Schema of its answer.
     pub output_schema: Option<Value>,
+    /// What binds its process.
+    pub confine: Confine,
     /// More may be said to it after a turn that went well: its worker waits for that.
     pub is_warm: bool,
 }

@@ -183,6 +183,12 @@ impl Child {
             let _ = self.frames.send(FromWorker::Done(Box::new(result))).await;
             return Ok(true);
         };
+        if let Err(error) = turn.confine.apply() {
+            let reason = format!("the limits of its process could not be set: {error}");
+            let result = fault(&turn.run_id, reason);
+            let _ = self.frames.send(FromWorker::Done(Box::new(result))).await;
+            return Ok(true);
+        }
         let cancel = CancellationToken::new();
         let run_id = turn.run_id.clone();
         let began = FromWorker::Began {

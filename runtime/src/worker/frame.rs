@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use zeroize::Zeroize;
 
+use super::confine::Confine;
+
 /// From the supervisor to the worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "frame", rename_all = "snake_case")]
@@ -122,6 +124,8 @@ pub struct Turn {
     pub limits: TurnLimits,
     /// What a subagent is told of itself; empty else.
     pub role: String,
+    /// What binds the worker's process from now on.
+    pub confine: Confine,
     /// JSON Schema of the answer, where one was asked for.
     pub output_schema: Option<Value>,
     /// The supervisor has resources of its own for this conversation.

@@ -4,6 +4,7 @@
 pub mod asking;
 pub mod audited;
 pub mod child;
+pub mod confine;
 pub mod frame;
 pub mod framing;
 pub mod listing;

@@ -15,6 +15,7 @@ mod a2a;
 mod bounds;
 mod bridge;
 mod cli;
+mod confined;
 mod crowded;
 mod dialects;
 mod drained;

@@ -158,3 +158,34 @@ async fn m2_a_skill_is_listed_loaded_by_reference_or_tool_kept_between_turns_and
     let away = agentd.event("skills.source.unavailable").await;
     assert_eq!(away["mcp.server"], "away");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m2_a_subagent_begins_with_the_skills_that_it_is_given() {
+    let (model, library) = (Model::start().await, Library::start().await);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agentd.json");
+    let document = json!({
+        "intelligence": { "endpoints": model.url(), "model": "scripted" },
+        "mcp": { "servers": [{ "name": "library", "endpoint": format!("http://{}/mcp", library.address) }] },
+        "skills": { "sources": [{ "server": "library" }] },
+        "a2a": { "listen": "http://127.0.0.1:0", "dev": true },
+        "store": { "path": folder.path().join("state") },
+    });
+    std::fs::write(&file, document.to_string()).unwrap();
+    let mut agentd = Agentd::start(&["-c", file.to_str().unwrap()], &[], folder.path());
+    let a2a = agentd.address("a2a.listen").await;
+    agentd.event("mcp.connect").await;
+    let run = json!({ "instruction": "hi", "skills": ["review"], "tools": [], "servers": ["library"] });
+    let task = format!("calls {}", json!([["subagent_run", run]]));
+    Caller::new(&a2a).send("m1", &task, json!({})).await;
+    let requests = model.requests();
+    let of_subagent = requests
+        .iter()
+        .find(|request| system(request).contains("You are a subagent"));
+    let of_subagent = of_subagent.unwrap();
+    assert!(
+        system(of_subagent).contains("The words of review."),
+        "{of_subagent:#}"
+    );
+    assert!(!system(&requests[0]).contains("The words of review."));
+}

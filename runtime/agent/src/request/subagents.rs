@@ -4,6 +4,7 @@ use agentd_base::duration::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::size::Size;
 use crate::turn::TurnLimits;
 
 /// How a caller and its subagent go on.
@@ -19,6 +20,19 @@ pub enum Mode {
     Detached,
     /// It waits for more messages.
     Warm,
+}
+
+/// How the process of a subagent is scheduled beside those of others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Priority {
+    /// After all others.
+    Low,
+    /// After the turns of conversations.
+    #[default]
+    Normal,
+    /// As they are.
+    High,
 }
 
 /// A subagent to begin.
@@ -39,9 +53,15 @@ pub struct SubagentRun {
     /// What it may use up; what its caller has left in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<SubagentLimits>,
+    /// How its process is scheduled.
+    #[serde(default)]
+    pub priority: Priority,
     /// What was said before, for it to know.
     #[serde(default)]
     pub context: Vec<Said>,
+    /// Skills that are loaded when it begins, by name.
+    #[serde(default)]
+    pub skills: Vec<String>,
     /// The form of its answer, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_contract: Option<String>,
@@ -63,6 +83,12 @@ pub struct SubagentLimits {
     /// Wall clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
+    /// Address space of its process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Size>,
+    /// Time of a processor, of its process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Duration>,
 }
 
 impl From<TurnLimits> for SubagentLimits {
@@ -71,6 +97,8 @@ impl From<TurnLimits> for SubagentLimits {
             steps: Some(limits.steps),
             tokens: Some(limits.tokens),
             deadline: Some(Duration(limits.deadline)),
+            memory: None,
+            cpu: None,
         }
     }
 }

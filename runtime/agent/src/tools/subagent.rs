@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::supervised::Supervised;
 use super::{duration, object, text};
 use crate::internal::Internal;
+use crate::request::SIZE;
 
 pub(super) fn tools() -> Vec<Internal> {
     let handle = || text(128, "The subagent's handle.");
@@ -34,6 +35,13 @@ pub(super) fn tools() -> Vec<Internal> {
             &Supervised,
         ),
         Internal::new(
+            "subagent.retire",
+            "Lets a warm subagent end: it finishes what it does and takes no more messages.",
+            object([("handle*", handle())]),
+            subagent(),
+            &Supervised,
+        ),
+        Internal::new(
             "subagent.status",
             "How a subagent is.",
             object([("handle*", handle())]),
@@ -55,6 +63,16 @@ pub(super) fn tools() -> Vec<Internal> {
             &Supervised,
         ),
     ]
+}
+
+/// The name of a skill as a text refers to it.
+const SKILL: &str = r"^[A-Za-z0-9_-]([A-Za-z0-9_.:/-]{0,254}[A-Za-z0-9_-])?$";
+
+fn memory() -> Value {
+    json!({
+        "description": "Memory of its process, such as 512M or 1.5GiB, or a number of bytes; at least 128 MiB.",
+        "anyOf": [{"type": "string", "pattern": SIZE}, {"type": "integer", "minimum": 0}],
+    })
 }
 
 fn run() -> Value {
@@ -87,7 +105,23 @@ fn run() -> Value {
                 ("steps", count()),
                 ("tokens", count()),
                 ("deadline", duration("Its time.")),
+                ("memory", memory()),
+                ("cpu", duration("Processor time of its process.")),
             ]),
+        ),
+        (
+            "priority",
+            json!({
+                "enum": ["low", "normal", "high"],
+                "description": "How its process is scheduled: high as this one, normal (the default) after it, low after all others.",
+            }),
+        ),
+        (
+            "skills",
+            json!({
+                "type": "array", "maxItems": 32, "items": {"type": "string", "pattern": SKILL},
+                "description": "Skills that it begins with, by name.",
+            }),
         ),
         (
             "context",

@@ -86,13 +86,7 @@ const DIFFERS: &[(&str, &str, &str)] = &[
     ("finish", "exit", ""),
     // The section itself says that it is ignored; what is ignored is refused here.
     ("subagent.run", "workflow", ""),
-    // Not there yet.
-    ("subagent.run", "priority", ""),
-    ("subagent.run", "skills", ""),
 ];
-
-/// Tools that are not there yet.
-const OWED: &[&str] = &["subagent.retire"];
 
 /// The parameters, as the section would write them.
 fn ours() -> BTreeMap<&'static str, BTreeSet<String>> {
@@ -125,7 +119,6 @@ fn expected() -> BTreeMap<&'static str, BTreeSet<String>> {
         assert!(parameters.remove(*theirs), "{tool} {theirs}");
         parameters.extend((!ours.is_empty()).then(|| (*ours).to_owned()));
     }
-    all.retain(|name, _| !OWED.contains(name));
     all
 }
 

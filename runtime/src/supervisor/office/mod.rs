@@ -197,6 +197,7 @@ impl Office {
             Request::SubagentRun(asked) => self.run_subagent(caller, *asked).await,
             Request::SubagentSend(send) => self.send_subagent(caller, send).await,
             Request::SubagentKill(kill) => self.kill_subagent(caller, kill).await,
+            Request::SubagentRetire(handle) => self.retire_subagent(caller, &handle.handle).await,
             Request::SubagentStatus(handle) => self.status_of(caller, &handle.handle).await,
             Request::SubagentList(_) => self.list_subagents(caller).await,
             Request::SubagentAwait(wait) => {

@@ -24,7 +24,7 @@ impl Office {
         caller: &Caller,
         send: SubagentSend,
     ) -> Reply {
-        let (waits, messages, own) = {
+        let (messages, own) = {
             let live = lock(&self.subagents.live);
             let Some(one) = live.get(&send.handle).filter(|one| one.is_of(caller)) else {
                 drop(live);
@@ -32,7 +32,7 @@ impl Office {
             };
             let record = one.record.borrow();
             let waits = record.mode == Mode::Warm && record.state == State::Waiting;
-            (waits, one.messages.clone(), one.limits)
+            (one.messages.clone().filter(|_| waits), one.limits)
         };
         let settings = current(&self.settings);
         let run = &settings.document.limits.run;
@@ -49,13 +49,42 @@ impl Office {
             answer,
         };
         // Another may be on its way to it, which is seen only here.
-        if !waits || messages.try_send(message).is_err() {
+        if messages.is_none_or(|messages| messages.try_send(message).is_err()) {
             return self.refused(caller, "the subagent does not wait for a message".to_owned());
         }
         match answered.await {
             Ok(told) => Reply::Done(told),
             Err(_) => self.refused(caller, "the subagent ended before it got the message".to_owned()),
         }
+    }
+
+    /// `subagent.retire`: a warm one that waits has ended when this returns, one that runs ends after that.
+    pub(in crate::supervisor) async fn retire_subagent(&self, caller: &Caller, handle: &str) -> Reply {
+        let following = match self.let_retire(caller, handle) {
+            Ok(following) => following,
+            Err(why) => return self.refused(caller, why),
+        };
+        match following {
+            Some(mut following) => Reply::Done(over(&mut following).await),
+            None => self.status_of(caller, handle).await,
+        }
+    }
+
+    /// The warm one takes no more messages; to be followed where it has nothing left to do.
+    fn let_retire(&self, caller: &Caller, handle: &str) -> Result<Option<watch::Receiver<Record>>, String> {
+        let mut live = lock(&self.subagents.live);
+        let Some(one) = live.get_mut(handle).filter(|one| one.is_of(caller)) else {
+            return Ok(None);
+        };
+        let (mode, state) = {
+            let record = one.record.borrow();
+            (record.mode, record.state)
+        };
+        if mode != Mode::Warm {
+            return Err("only a warm subagent is retired; kill this one, or wait for it".to_owned());
+        }
+        one.messages = None;
+        Ok((state == State::Waiting).then(|| one.record.subscribe()))
     }
 
     /// `subagent.kill`.

@@ -68,7 +68,7 @@ impl Office {
             run_id: caller.run_id.clone(),
             record: record.clone(),
             cancel: cancel.clone(),
-            messages,
+            messages: Some(messages),
             limits: charge.limits,
         };
         let life = Life {
@@ -145,8 +145,12 @@ impl Office {
                 },
             };
             let mut record = life.record.borrow().clone();
-            if let TurnEnd::Done(result) = &mut end {
-                transcript = std::mem::take(&mut result.transcript);
+            match (&mut end, life.charge.confine.limits()) {
+                (TurnEnd::Done(result), _) => transcript = std::mem::take(&mut result.transcript),
+                (TurnEnd::Broken { reason, .. }, Some(limits)) => {
+                    reason.push_str(&format!("; its process had limits of its own ({limits})"));
+                }
+                (TurnEnd::Broken { .. }, None) => {}
             }
             record.after(end, self.clock.now());
             if record.is_over() {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use agentd_agent::grants::READ;
 use agentd_agent::request::SubagentRun;
+use agentd_agent::skills::LOAD;
 use agentd_agent::{Held, Holder, grants};
 use agentd_base::text::clip;
 use agentd_config::Document;
@@ -31,6 +32,11 @@ impl Giver<'_> {
     pub(super) fn mint(&self, asked: &SubagentRun) -> Result<Held, String> {
         let chosen = self.servers(asked.servers.as_deref())?;
         let gives = |tool: &str| self.gives(tool, &chosen);
+        if !asked.skills.is_empty() && !gives(LOAD) {
+            return Err(format!(
+                "no skills can be given to a subagent here, since {LOAD} cannot"
+            ));
+        }
         let held = |entry: &&Entry| self.held.has_tool(&entry.server, &entry.tool.name);
         let mut servers: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let mut internal = BTreeSet::new();
@@ -51,6 +57,8 @@ impl Giver<'_> {
                 servers.insert((*name).to_owned(), BTreeSet::new());
             }
         }
+        // Whoever is given a skill may load it.
+        internal.extend((!asked.skills.is_empty()).then(|| LOAD.to_owned()));
         for name in tools {
             let dotted = dotted(name);
             if let Some(ours) = dotted.filter(|ours| grants::is_ours(ours)) {
@@ -263,6 +271,10 @@ mod tests {
                 json!([{"db": ["query"], "off": []}, []]),
             ),
             (
+                json!({"tools": ["query"], "skills": ["brief"]}),
+                json!([{"db": ["query"]}, ["skills.load"]]),
+            ),
+            (
                 json!({"tools": ["memory_get", "subagent.run", "context.compact"]}),
                 json!([{}, ["context.compact", "memory.get", "subagent.run"]]),
             ),
@@ -293,6 +305,7 @@ mod tests {
             (Holder::Subagent, &narrow, json!({"tools": ["query"]})),
             (Holder::Subagent, &narrow, json!({"tools": ["memory.list"]})),
             (Holder::Subagent, &narrow, json!({"servers": ["db"]})),
+            (Holder::Subagent, &narrow, json!({"skills": ["brief"]})),
         ] {
             assert!(minted(holder, held, asked.clone()).is_err(), "{asked}");
         }

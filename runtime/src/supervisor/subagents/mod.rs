@@ -31,6 +31,7 @@ use super::settings::current;
 use super::turns::Charge;
 use crate::audit::Audit;
 use crate::trifecta::ALLOWED;
+use crate::worker::confine::Confine;
 
 /// How fast they may be begun, where the document does not say.
 const RATE: Rate = Rate {
@@ -58,7 +59,8 @@ struct Live {
     run_id: String,
     record: watch::Sender<Record>,
     cancel: CancellationToken,
-    messages: mpsc::Sender<Message>,
+    /// None once it takes no more.
+    messages: Option<mpsc::Sender<Message>>,
     /// What it may use up with each message.
     limits: TurnLimits,
 }
@@ -114,7 +116,13 @@ impl Office {
             ended_at: None,
         };
         let depth = charge.depth;
-        let beginning = self.begin(caller, place, record, charge, task(&asked));
+        let beginning = self.begin(
+            caller,
+            place,
+            record,
+            charge,
+            task(&asked, document.skills.reference_prefix()),
+        );
         let mut following = match beginning.await {
             Ok(Ok(following)) => following,
             Ok(Err(error)) => return self.refused(caller, format!("the subagent was not begun: {error}")),
@@ -173,6 +181,9 @@ impl Office {
         if self.subagents.closed.is_cancelled() {
             return Err("the agent is about to stop".to_owned());
         }
+        if !asked.skills.is_empty() && document.skills.sources.is_empty() {
+            return Err("there are no skills here (skills.sources)".to_owned());
+        }
         let view = self.servers.borrow().clone();
         let giver = mint::Giver {
             holder: caller.holder,
@@ -213,6 +224,7 @@ impl Office {
             // One that goes on without its caller is nobody's share.
             above: (asked.mode != Mode::Detached).then(|| caller.spent.clone()),
             output_schema: asked.output_schema.clone(),
+            confine: Confine::of(asked)?,
             is_warm: asked.mode == Mode::Warm,
         })
     }
@@ -282,8 +294,8 @@ fn bounds(document: &Document) -> Bounds {
     }
 }
 
-/// The task as a subagent reads it.
-fn task(asked: &SubagentRun) -> String {
+/// The task as a subagent reads it. `prefix` is before the name of a skill that a text refers to.
+fn task(asked: &SubagentRun, prefix: &str) -> String {
     let mut parts = Vec::new();
     if !asked.context.is_empty() {
         let said = asked
@@ -298,6 +310,11 @@ fn task(asked: &SubagentRun) -> String {
     parts.push(asked.instruction.clone());
     if let Some(contract) = &asked.output_contract {
         parts.push(format!("The form of your answer: {contract}"));
+    }
+    if !asked.skills.is_empty() {
+        let names = asked.skills.iter().map(|name| format!("{prefix}{name}"));
+        let names = names.collect::<Vec<_>>().join(" ");
+        parts.push(format!("Go by these skills: {names}"));
     }
     parts.join("\n\n")
 }
