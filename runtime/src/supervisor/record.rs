@@ -6,7 +6,6 @@ use agentd_state::{Message, Role, Task, TaskState};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::office::depth_of;
 use super::turns::TurnEnd;
 use crate::worker::frame::TurnResult;
 
@@ -32,6 +31,7 @@ pub fn submitted(
             parts: serde_json::to_value(request.parts).unwrap_or_default(),
         }],
         artifacts: Vec::new(),
+        hops: 0,
     }
 }
 
@@ -52,16 +52,6 @@ pub fn text_of(task: &Task) -> String {
         return_immediately: false,
     };
     request.text()
-}
-
-/// How many messages of turns led to this task.
-pub fn hops_of(task: &Task) -> u32 {
-    let asked = task
-        .history
-        .iter()
-        .rev()
-        .find(|message| message.role == Role::User);
-    asked.map_or(0, |message| depth_of(&message.id))
 }
 
 /// The answer of a task that has ended, in text.

@@ -184,8 +184,19 @@ impl Tasks {
         }
     }
 
-    /// Stores the message as a task, or finds the task that an earlier sending of it made; its id.
+    /// A message of a caller; see [`Self::take_in`].
     async fn accept(self: &Arc<Self>, owner: &str, request: SendMessage) -> Result<String, ServiceError> {
+        self.take_in(owner, request, 0).await
+    }
+
+    /// Stores the message as a task, or finds the task that an earlier sending of it made; its id. So many messages of
+    /// turns led to it.
+    async fn take_in(
+        self: &Arc<Self>,
+        owner: &str,
+        request: SendMessage,
+        hops: u32,
+    ) -> Result<String, ServiceError> {
         let digest = request.digest();
         if let Some(id) = self.known(owner, &request.message_id, &digest).await? {
             return Ok(id);
@@ -194,13 +205,16 @@ impl Tasks {
             return Err(away(Away::Stopping, "the agent drains"));
         }
         let message_id = request.message_id.clone();
-        let task = submitted(
-            self.ids.next(),
-            || self.ids.next(),
-            owner,
-            request,
-            self.clock.now(),
-        );
+        let task = Task {
+            hops,
+            ..submitted(
+                self.ids.next(),
+                || self.ids.next(),
+                owner,
+                request,
+                self.clock.now(),
+            )
+        };
         let entry = Entry {
             id: task.id.clone(),
             owner: owner.to_owned(),
@@ -234,13 +248,14 @@ impl Tasks {
         }
     }
 
-    /// A message that a turn sends into a conversation of its principal; the id of the task.
+    /// A message that a turn sends into a conversation of its principal, with how many led to it; the id of the task.
     pub(super) async fn deliver(
         self: &Arc<Self>,
         owner: &str,
         context_id: Option<String>,
         message_id: String,
         text: String,
+        hops: u32,
     ) -> Result<String, ServiceError> {
         let request = SendMessage {
             message_id,
@@ -249,7 +264,7 @@ impl Tasks {
             parts: vec![wire::Part::text(text)],
             return_immediately: true,
         };
-        self.accept(owner, request).await
+        self.take_in(owner, request, hops).await
     }
 
     /// Lets a turn wait for another one, as long as one slot is left for turns that wait for nobody.

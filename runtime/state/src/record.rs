@@ -106,6 +106,13 @@ pub struct Task {
     pub history: Vec<Message>,
     /// Artifacts in the wire form of A2A 1.0.
     pub artifacts: Vec<Value>,
+    /// How many messages of turns of this agent led to one another before this one; of a caller's message none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub hops: u32,
+}
+
+fn is_none(hops: &u32) -> bool {
+    *hops == 0
 }
 
 /// A task that has not ended, without what was said in it.

@@ -1,5 +1,5 @@
 //! `message.send`: a message into another conversation of the same principal. It is a task like any other, so it is in
-//! the store before its sender goes on. How many messages led to one another is carried in its id, and bounded.
+//! the store before its sender goes on. How many messages led to one another is kept with its task, and bounded.
 
 use std::sync::Arc;
 
@@ -13,19 +13,8 @@ use crate::supervisor::tasks::Tasks;
 
 /// Messages that may lead to one another: agents that answer each other for ever end here.
 const DEPTH: u32 = 8;
-/// Before the depth in the id of a message of ours.
-const OURS: &str = "agentd/";
 /// The conversation that `root` means.
 const ROOT: &str = "root";
-
-/// How many messages of ours led to the one with this id.
-pub fn depth_of(message_id: &str) -> u32 {
-    let rest = message_id.strip_prefix(OURS);
-    let depth = rest.and_then(|rest| rest.split_once('/'));
-    depth
-        .and_then(|(depth, _)| depth.parse().ok())
-        .unwrap_or_default()
-}
 
 /// Sends it; with `wait` the reply has the answer.
 pub(super) async fn send(tasks: Option<Arc<Tasks>>, caller: &Caller, id: String, send: MessageSend) -> Reply {
@@ -59,8 +48,7 @@ pub(super) async fn send(tasks: Option<Arc<Tasks>>, caller: &Caller, id: String,
         }
         waits => waits,
     };
-    let message_id = format!("{OURS}{depth}/{id}");
-    let task = match tasks.deliver(&caller.owner, context, message_id, said).await {
+    let task = match tasks.deliver(&caller.owner, context, id, said, depth).await {
         Ok(task) => task,
         Err(error) => return Reply::Refused(error.to_string()),
     };
@@ -110,18 +98,5 @@ mod tests {
         assert_eq!(said(Some("x".into()), vec![]), Ok("x".into()));
         assert_eq!(said(None, parts()), Ok("a\n\n{\"b\":1}".into()));
         assert!(said(None, vec![]).is_err() && said(Some("x".into()), parts()).is_err());
-    }
-
-    #[test]
-    fn the_depth_is_in_the_id() {
-        for (id, depth) in [
-            ("agentd/3/x", 3),
-            ("agentd/x", 0),
-            ("m1", 0),
-            ("agentd/-1/x", 0),
-            ("", 0),
-        ] {
-            assert_eq!(depth_of(id), depth, "{id}");
-        }
     }
 }

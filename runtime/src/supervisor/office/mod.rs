@@ -28,7 +28,6 @@ pub use self::caller::Caller;
 use self::mapped::shown;
 pub use self::mapped::{Behind, contracts};
 use self::memory::{End, Shelf};
-pub use self::message::depth_of;
 pub use self::observing::Changes;
 use self::plan::Plan;
 pub use self::spent::Spent;

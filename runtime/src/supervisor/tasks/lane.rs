@@ -14,7 +14,7 @@ use super::health::FIRST_PAUSE;
 use super::{Durability, Tasks, lock};
 use crate::supervisor::lanes::Entry;
 use crate::supervisor::last_run::last_run;
-use crate::supervisor::record::{cut_short, ended, failed, hops_of, text_of};
+use crate::supervisor::record::{cut_short, ended, failed, text_of};
 use crate::supervisor::turns::{TurnEnd, TurnInput};
 
 /// What a caller is told of a task that did not begin.
@@ -99,7 +99,7 @@ impl Tasks {
             conversation: entry.conversation.clone(),
             transcript,
             text: text_of(&working),
-            hops: hops_of(&working),
+            hops: working.hops,
             charge: None,
             listener: None,
         };

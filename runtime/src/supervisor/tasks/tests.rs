@@ -379,3 +379,13 @@ async fn what_was_taken_up_after_a_restart_counts_against_the_bounds() {
         "it left nothing"
     );
 }
+
+/// Who counts the messages that lead to one another is this agent, whatever a caller calls its own.
+#[tokio::test]
+async fn m2_what_a_caller_calls_its_message_says_nothing_of_what_led_to_it() {
+    let world = world(Trouble::Nothing);
+    let theirs = world.send("agentd/4294967295/x", "hi").await.unwrap();
+    assert_eq!(world.task(&theirs).await.hops, 0);
+    let ours = world.tasks.deliver(ALICE, None, "m".into(), "hi".into(), 3).await;
+    assert_eq!(world.task(&ours.unwrap()).await.hops, 3);
+}

@@ -35,6 +35,7 @@ pub fn task(id: &str, state: TaskState, age: i64) -> Task {
             parts: json!([{ "text": "hi" }]),
         }],
         artifacts: vec![json!({ "artifactId": "a", "parts": [{ "text": "hello" }] })],
+        hops: 2,
     }
 }
 
