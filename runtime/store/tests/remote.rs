@@ -212,8 +212,11 @@ async fn a_status_says_what_became_of_a_write() {
     for status in [409, 412] {
         assert!(matches!(put(status).await, KvError::Conflict(_)), "{status}");
     }
-    for status in [400, 401, 404, 413, 422, 507] {
+    for status in [400, 401, 404, 422] {
         assert!(matches!(put(status).await, KvError::Refused(_)), "{status}");
+    }
+    for status in [413, 507] {
+        assert!(matches!(put(status).await, KvError::TooLarge(_)), "{status}");
     }
     for status in [408, 500, 502, 504] {
         assert!(matches!(put(status).await, KvError::Unknown(_)), "{status}");
@@ -270,7 +273,7 @@ async fn a_server_that_is_away_is_named() {
     };
     let kv = HttpKv::new(&store, &Outbound::default(), timeout).unwrap();
     assert!(
-        matches!(kv.put("k", 1, "{}").await, Err(KvError::Refused(_))),
+        matches!(kv.put("k", 1, "{}").await, Err(KvError::Unsent(_))),
         "it was certainly not carried out"
     );
     let error = open(kv).await.err().unwrap().to_string();

@@ -8,9 +8,15 @@ pub enum KvError {
     /// The key is not at the sequence number before: somebody wrote it, or this very write arrived before.
     #[error("the key was written by somebody else: {0}")]
     Conflict(String),
-    /// It was certainly not carried out.
+    /// Nothing was sent.
+    #[error("{0}")]
+    Unsent(String),
+    /// The server answered with an error. It may have been carried out all the same.
     #[error("{0}")]
     Refused(String),
+    /// As [`KvError::Refused`], for its size.
+    #[error("{0}")]
+    TooLarge(String),
     /// Nobody knows whether it was carried out.
     #[error("{0}")]
     Unknown(String),
@@ -30,6 +36,13 @@ pub struct KeyPage {
 pub trait Kv: Send + Sync + 'static {
     /// Stores the text if the key is at `seq - 1`; a key that is not there is at 0. Sending the same again does no harm.
     async fn put(&self, key: &str, seq: u64, text: &str) -> Result<(), KvError>;
+    /// As [`Kv::put`], in place of another text of which nobody knows whether it arrived under this number: what bears
+    /// an idempotency key bears another one.
+    async fn put_instead(&self, key: &str, seq: u64, text: &str) -> Result<(), KvError> {
+        self.put(key, seq, text).await
+    }
+    /// The longest text that can be read back for certain, however the server wraps it.
+    fn limit(&self) -> usize;
     /// The text; `None` when there is none.
     async fn get(&self, key: &str) -> Result<Option<String>, KvError>;
     /// Keys that begin with `prefix`.

@@ -55,6 +55,9 @@ pub(super) struct Step {
 pub(super) struct Intent {
     /// Counts the processes that had the store.
     pub(super) generation: u64,
+    /// How many keys there are beside it when the steps are carried out. `None`: nobody counted.
+    #[serde(default)]
+    pub(super) keys: Option<u64>,
     pub(super) steps: Vec<Step>,
 }
 

@@ -5,10 +5,12 @@
 //! stands within [`Retention`]'s bounds. This process is the only writer: one that finds out that it is not writes
 //! nothing more and says so ([`Store::lost`]).
 
+mod claim;
 mod contract;
 mod envelope;
 mod inspect;
 mod load;
+mod log;
 mod place;
 mod writer;
 
@@ -35,8 +37,6 @@ use crate::working::Working;
 const QUEUE: usize = 256;
 /// A message id takes this, roughly.
 const MESSAGE_ID: u64 = 512;
-/// The largest batch: its intent must be read back in one answer.
-const BATCH_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Which part of a remote store is this agent's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,12 +110,6 @@ impl Store for KvStore {
     async fn write(&self, batch: Vec<Write>) -> Result<(), StoreError> {
         if batch.is_empty() {
             return Ok(());
-        }
-        if batch.iter().map(size_of_write).sum::<u64>() > BATCH_BYTES {
-            return Err(StoreError::Full(format!(
-                "it would take more than {} MiB at once, which a remote store may not give back",
-                BATCH_BYTES / 1024 / 1024
-            )));
         }
         self.send(batch).await
     }

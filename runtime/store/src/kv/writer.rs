@@ -1,14 +1,10 @@
 //! The one writer. A group of batches is written down as one intent, which commits it: one request, whole or not at all.
 //! Then its records are put one by one; whoever opens the store after a crash finishes what the last intent says. The
-//! next intent is written when the records of the last one are in their places.
-//!
-//! An intent of which nobody knows whether it arrived is sent again a few times; then its callers are told that nothing
-//! was stored, and before anything else is written it is sent once more and replaced by the next intent, so that what
-//! they were told is true. What is sent under one key and number is always the same.
+//! next intent is written when the records of the last one are in their places. A group that the server refuses is
+//! written batch by batch: one that it never takes does not keep the others from it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use agentd_base::clock::SharedClock;
 use agentd_state::{Retention, StoreError, Write};
@@ -17,22 +13,30 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::contract::{Kv, KvError};
-use super::envelope::{Intent, Names, Step, inbox};
+use super::envelope::{Names, Step, inbox};
 use super::load::{CONCURRENT, Loaded};
-use super::place::{Placed, place, write_over};
+use super::log::{Log, Ours, Unwritten};
+use super::place::{Placed, place};
 use crate::working::{Change, Key, Working, end_of, time_of};
 
-/// Batches of one intent, and what they take: servers bound a value.
+/// Batches of one intent.
 const GROUP: usize = 64;
-const GROUP_BYTES: usize = 4 * 1024 * 1024;
-/// Tries to learn whether an intent arrived, and the first pause between two of them.
-const TRIES: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(200);
+/// Records that one intent lets go of beside what it writes: after a long rest there may be many.
+const DROPS: usize = 500;
+
+/// Who waits for a batch.
+type Done = oneshot::Sender<Result<(), StoreError>>;
 
 /// What is to be written, and who waits for it. No writes: whether a write would succeed.
 pub(super) struct Job {
     pub(super) batch: Vec<Write>,
-    pub(super) done: oneshot::Sender<Result<(), StoreError>>,
+    pub(super) done: Done,
+}
+
+/// A batch that can be applied.
+struct Accepted {
+    changes: Vec<Change>,
+    done: Done,
 }
 
 pub(super) struct Writer<K> {
@@ -41,18 +45,18 @@ pub(super) struct Writer<K> {
     pub(super) clock: SharedClock,
     pub(super) retention: Retention,
     pub(super) working: Arc<Mutex<Working>>,
-    seqs: HashMap<String, u64>,
+    pub(super) seqs: HashMap<String, u64>,
     /// The same of records that cannot be read.
-    spoilt: HashMap<String, u64>,
-    intent_seq: u64,
-    generation: u64,
-    /// The intent after `intent_seq`, of which nobody knows whether it arrived.
-    doubted: Option<String>,
+    pub(super) spoilt: HashMap<String, u64>,
+    log: Log<K>,
     /// Steps of the last intent that are not in their places.
     pending: Vec<Step>,
     /// Records that retention let go of, and that are still there.
     dropped: Vec<String>,
-    lost: watch::Sender<Option<String>>,
+    /// How many of them an intent lets go of: fewer where the server took no more.
+    drops: usize,
+    /// A group failed and nobody knows for which batch: batches go alone until one succeeds.
+    careful: bool,
 }
 
 /// What the store cannot do now.
@@ -73,7 +77,10 @@ impl<K: Kv> Writer<K> {
         loaded: Loaded,
         lost: watch::Sender<Option<String>>,
     ) -> Self {
+        let ours = Ours::new(lost);
+        let (seq, generation) = (loaded.intent_seq, loaded.generation);
         Self {
+            log: Log::new(kv.clone(), names.clone(), clock.clone(), ours, seq, generation),
             kv,
             names,
             clock,
@@ -81,17 +88,17 @@ impl<K: Kv> Writer<K> {
             working: Arc::new(Mutex::new(loaded.working)),
             seqs: loaded.seqs,
             spoilt: loaded.spoilt,
-            intent_seq: loaded.intent_seq,
-            generation: loaded.generation,
-            doubted: None,
             pending: Vec::new(),
             dropped: loaded.dropped,
-            lost,
+            drops: DROPS,
+            careful: false,
         }
     }
 
     pub(super) async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
         let mut first = None;
+        // What it takes when it is sealed is known then.
+        let most = self.kv.limit() / 2;
         loop {
             let next = match first.take() {
                 Some(job) => Some(job),
@@ -104,7 +111,7 @@ impl<K: Kv> Writer<K> {
                 && let Ok(job) = jobs.try_recv()
             {
                 bytes += size_of(&job.batch);
-                if bytes > GROUP_BYTES {
+                if bytes > most {
                     first = Some(job);
                     break;
                 }
@@ -117,100 +124,92 @@ impl<K: Kv> Writer<K> {
     /// Answers everybody of the group.
     async fn commit(&mut self, group: Vec<Job>) {
         if let Err(error) = self.ready().await {
-            tracing::error!(event = "store.put.fail", err = %error, batches = group.len());
-            for job in group {
-                let _ = job.done.send(Err(again(&error)));
-            }
-            return;
+            return answer(group.into_iter().map(|job| job.done), &error);
         }
         let group = self.claimed(group).await;
-        let (changes, waiting) = self.accept(group);
-        if waiting.is_empty() {
-            return;
-        }
-        let steps = self.steps(&changes);
-        let written = self.write_intent(steps.clone()).await;
-        if let Err(error) = &written {
-            tracing::error!(event = "store.put.fail", err = %error, batches = waiting.len());
-            for done in waiting {
-                let _ = done.send(Err(again(error)));
+        let accepted = self.accept(group);
+        let mut rounds: VecDeque<Vec<Accepted>> = if self.careful {
+            accepted.into_iter().map(|one| vec![one]).collect()
+        } else {
+            VecDeque::from([accepted])
+        };
+        while let Some(round) = rounds.pop_front() {
+            if round.is_empty() {
+                continue;
             }
-            return;
+            if let Err(error) = self.ready().await {
+                let rest = round.into_iter().chain(rounds.into_iter().flatten());
+                return answer(rest.map(|one| one.done), &error);
+            }
+            let drops = self.drops.min(self.dropped.len());
+            let error = match self.write(&round).await {
+                Ok(()) => {
+                    self.careful = false;
+                    self.keep(round);
+                    // Whoever writes next waits for it and hears of a failure.
+                    if self.ready().await.is_ok() {
+                        let keys = self.keys();
+                        self.log.tidy(keys).await;
+                    }
+                    continue;
+                }
+                Err(Unwritten::Refused(KvError::TooLarge(_))) if drops > 0 => {
+                    self.drops = drops / 2;
+                    rounds.push_front(round);
+                    continue;
+                }
+                Err(Unwritten::Refused(_)) if round.len() > 1 => {
+                    for one in round.into_iter().rev() {
+                        rounds.push_front(vec![one]);
+                    }
+                    continue;
+                }
+                Err(Unwritten::Refused(KvError::TooLarge(why))) => {
+                    StoreError::Full(format!("{}: {why}", self.kv.place()))
+                }
+                Err(Unwritten::Refused(error)) => unavailable(&*self.kv, &error),
+                Err(Unwritten::Failed(error)) => {
+                    self.careful |= round.len() > 1;
+                    error
+                }
+            };
+            answer(round.into_iter().map(|one| one.done), &error);
         }
+    }
+
+    /// Commits what was accepted.
+    async fn write(&mut self, round: &[Accepted]) -> Result<(), Unwritten> {
+        let steps = self.steps(round);
+        let before = self.keys();
+        let new = |step: &&Step| step.text.is_some() && !self.seqs.contains_key(&step.key);
+        let new = steps.iter().filter(new).count() as u64;
+        let gone = steps.iter().filter(|step| step.text.is_none()).count() as u64;
+        self.log.write(steps.clone(), before, before + new - gone).await?;
+        let written: HashSet<String> = round
+            .iter()
+            .flat_map(|one| &one.changes)
+            .map(|change| self.names.of(&change.key()))
+            .collect();
+        self.dropped.drain(..self.drops.min(self.dropped.len()));
+        self.dropped.retain(|key| !written.contains(key));
         for step in &steps {
             match step.text {
                 Some(_) => self.seqs.insert(step.key.clone(), step.seq),
                 None => self.seqs.remove(&step.key),
             };
         }
-        self.dropped.clear();
         self.pending = steps;
-        self.keep(changes);
-        for done in waiting {
-            let _ = done.send(Ok(()));
-        }
-        // Whoever writes next waits for it and hears of a failure.
-        let _ = self.ready().await;
-    }
-
-    /// Without the batches that write what the server lets nobody write over.
-    async fn claimed(&mut self, group: Vec<Job>) -> Vec<Job> {
-        let mut claimed = Vec::with_capacity(group.len());
-        for job in group {
-            match self.claim(&job.batch).await {
-                Ok(()) => claimed.push(job),
-                Err(error) => {
-                    tracing::error!(event = "store.put.fail", err = %error);
-                    let _ = job.done.send(Err(error));
-                }
-            }
-        }
-        claimed
-    }
-
-    /// Puts something that can be read in place of what cannot, before a write of it is acknowledged.
-    async fn claim(&mut self, batch: &[Write]) -> Result<(), StoreError> {
-        if self.spoilt.is_empty() {
-            return Ok(());
-        }
-        for write in batch {
-            let key = self.names.of(&key_of(write));
-            let Some(at) = self.spoilt.get(&key).copied() else {
-                continue;
-            };
-            let failed = |error: KvError| unavailable(&*self.kv, &error);
-            let seq = match self.kv.get(&key).await.map_err(failed)? {
-                // Somebody removed it.
-                None => None,
-                Some(found) => match self.names.open(&key, &found) {
-                    Ok(envelope) => Some(envelope.seq),
-                    Err(why) => {
-                        let (now, seq) = (self.clock.now(), at + 1);
-                        let text = Some(self.names.seal(&key, seq, now, Value::Null));
-                        let step = Step {
-                            key: key.clone(),
-                            seq,
-                            text,
-                        };
-                        let placed = write_over(&*self.kv, &self.names, now, &step, &why, &found);
-                        match placed.await.map_err(failed)? {
-                            Placed::At(seq) => Some(seq),
-                            Placed::Spoilt(_) | Placed::Foreign => return Err(why),
-                        }
-                    }
-                },
-            };
-            self.spoilt.remove(&key);
-            if let Some(seq) = seq {
-                self.seqs.insert(key, seq);
-            }
-        }
         Ok(())
     }
 
-    /// The changes of the batches that can be applied, one after the other, and who waits for them.
-    fn accept(&mut self, group: Vec<Job>) -> (Vec<Change>, Vec<oneshot::Sender<Result<(), StoreError>>>) {
-        let (mut changes, mut waiting): (Vec<Change>, Vec<_>) = (Vec::new(), Vec::new());
+    /// Keys that are there and can be read.
+    fn keys(&self) -> u64 {
+        self.seqs.len() as u64
+    }
+
+    /// The batches that can be applied, one after the other.
+    fn accept(&mut self, group: Vec<Job>) -> Vec<Accepted> {
+        let (mut all, mut accepted): (Vec<Change>, Vec<Accepted>) = (Vec::new(), Vec::new());
         let mut gone = Vec::new();
         for Job { batch, done } in group {
             let batch: Result<Vec<Change>, StoreError> = batch.into_iter().map(Change::of).collect();
@@ -219,34 +218,33 @@ impl<K: Kv> Writer<K> {
                 if let Some(now) = time_of(&batch) {
                     gone.extend(working.expire(now));
                 }
-                let before = changes.len();
-                changes.extend(batch);
-                let checked = working.check(&changes, self.retention);
+                let before = all.len();
+                all.extend(batch.iter().cloned());
+                let checked = working.check(&all, self.retention);
                 if checked.is_err() {
-                    changes.truncate(before);
+                    all.truncate(before);
                 }
-                checked
+                checked.map(|()| batch)
             });
             match checked {
-                Ok(()) => waiting.push(done),
+                Ok(changes) => accepted.push(Accepted { changes, done }),
                 Err(error) => {
                     let _ = done.send(Err(error));
                 }
             }
         }
         self.dropped.extend(gone.iter().map(|key| self.names.of(key)));
-        (changes, waiting)
+        accepted
     }
 
     /// One step a key: the last change of it, and what retention let go of before.
-    fn steps(&self, changes: &[Change]) -> Vec<Step> {
+    fn steps(&self, round: &[Accepted]) -> Vec<Step> {
         let mut states: BTreeMap<String, Option<Value>> = BTreeMap::new();
-        for key in &self.dropped {
+        for key in self.dropped.iter().take(self.drops) {
             states.insert(key.clone(), None);
         }
-        for change in changes {
-            let (key, state) = change.state();
-            states.insert(self.names.of(&key), state);
+        for change in round.iter().flat_map(|one| &one.changes) {
+            states.insert(self.names.of(&change.key()), change.state());
         }
         let now = self.clock.now();
         let mut steps = Vec::new();
@@ -271,7 +269,12 @@ impl<K: Kv> Writer<K> {
     }
 
     /// Applies what is committed, and lets go of what is to go by now.
-    fn keep(&mut self, changes: Vec<Change>) {
+    fn keep(&mut self, round: Vec<Accepted>) {
+        let (mut changes, mut waiting) = (Vec::new(), Vec::new());
+        for one in round {
+            changes.extend(one.changes);
+            waiting.push(one.done);
+        }
         let end = end_of(&changes);
         let mut working = lock(&self.working);
         for change in changes {
@@ -279,69 +282,18 @@ impl<K: Kv> Writer<K> {
         }
         if let Some(now) = end {
             let gone = working.retain(self.retention, now);
-            drop(working);
             self.dropped.extend(gone.iter().map(|key| self.names.of(key)));
         }
-    }
-
-    /// The commit.
-    async fn write_intent(&mut self, steps: Vec<Step>) -> Result<(), StoreError> {
-        let intent = Intent {
-            generation: self.generation,
-            steps,
-        };
-        let (key, seq) = (self.names.intent(), self.intent_seq + 1);
-        let state = serde_json::to_value(&intent).unwrap_or_default();
-        let text = self.names.seal(&key, seq, self.clock.now(), state);
-        let mut tries = 0;
-        loop {
-            match self.put_intent(&key, &text).await? {
-                Ok(()) => return Ok(()),
-                Err(error @ KvError::Refused(_)) if tries == 0 => return Err(unavailable(&*self.kv, &error)),
-                // Once it was sent, a refusal to take it again says nothing of the first time.
-                Err(error) => {
-                    tries += 1;
-                    tracing::warn!(event = "store.put.unknown", err = %error, tries);
-                    if tries == TRIES {
-                        self.doubted = Some(text);
-                        return Err(unavailable(&*self.kv, &error));
-                    }
-                }
-            }
-            tokio::time::sleep(PAUSE * 2_u32.pow(tries)).await;
+        drop(working);
+        for done in waiting {
+            let _ = done.send(Ok(()));
         }
-    }
-
-    /// Sends an intent. An error of the store's: somebody else has it.
-    async fn put_intent(&mut self, key: &str, text: &str) -> Result<Result<(), KvError>, StoreError> {
-        let seq = self.intent_seq + 1;
-        let put = match self.kv.put(key, seq, text).await {
-            Err(KvError::Conflict(_)) => match self.is_ours(key, text).await {
-                Ok(true) => Ok(()),
-                Ok(false) => return Err(self.lose(key)),
-                // It is not known to be refused.
-                Err(error) => Err(KvError::Unknown(error.to_string())),
-            },
-            put => put,
-        };
-        if put.is_ok() {
-            self.intent_seq = seq;
-        }
-        Ok(put)
     }
 
     /// Finishes the last intent, unless the store is no longer ours.
     async fn ready(&mut self) -> Result<(), StoreError> {
-        if let Some(why) = self.lost.borrow().clone() {
-            return Err(StoreError::Lost(why));
-        }
-        if let Some(text) = self.doubted.take() {
-            let key = self.names.intent();
-            if let Err(error) = self.put_intent(&key, &text).await? {
-                self.doubted = Some(text);
-                return Err(unavailable(&*self.kv, &error));
-            }
-        }
+        let keys = self.keys();
+        self.log.settle(keys).await?;
         let steps = std::mem::take(&mut self.pending);
         let (kv, names, now) = (&*self.kv, &self.names, self.clock.now());
         let outcomes: Vec<(Step, Result<Placed, KvError>)> = stream::iter(steps)
@@ -364,7 +316,7 @@ impl<K: Kv> Writer<K> {
                     self.seqs.remove(&step.key);
                     self.spoilt.insert(step.key, at);
                 }
-                Ok(Placed::Foreign) => return Err(self.lose(&step.key)),
+                Ok(Placed::Foreign) => return Err(self.log.ours.lose(&kv.place(), &step.key)),
                 Err(error) => {
                     self.pending.push(step);
                     failed = Some(error);
@@ -373,55 +325,39 @@ impl<K: Kv> Writer<K> {
         }
         failed.map_or(Ok(()), |error| Err(unavailable(&*self.kv, &error)))
     }
-
-    /// Whether what is under the key is what we put there.
-    async fn is_ours(&self, key: &str, text: &str) -> Result<bool, KvError> {
-        let found = self.kv.get(key).await?;
-        let same = |found: String| {
-            let ours = self.names.open(key, text).ok();
-            ours.is_some() && self.names.open(key, &found).ok() == ours
-        };
-        Ok(found.is_some_and(same))
-    }
-
-    /// Two processes have the store, and we are the one that goes.
-    fn lose(&self, key: &str) -> StoreError {
-        let why = format!(
-            "{}: {key} was written by another process; two agents have the same name and store: stop one of them, or \
-             give it another agent.name or store.prefix",
-            self.kv.place()
-        );
-        tracing::error!(event = "store.conflict", err = %why);
-        self.lost.send_replace(Some(why.clone()));
-        StoreError::Lost(why)
-    }
 }
 
-/// What is written.
-fn key_of(write: &Write) -> Key {
-    match write {
-        Write::Conversation(record) => Key::Conversation(record.id.clone()),
-        Write::Task(record) => Key::Task(record.id.clone()),
-        Write::MessageId {
-            owner, message_id, ..
-        } => Key::Message(owner.clone(), message_id.clone()),
-        Write::Entry(entry) => Key::Entry((entry.kind, entry.scope.clone(), entry.key.clone())),
-        Write::DropEntry { kind, scope, key } => Key::Entry((*kind, scope.clone(), key.clone())),
+/// Tells everybody the same error.
+fn answer(waiting: impl Iterator<Item = Done>, error: &StoreError) {
+    let mut batches = 0;
+    for done in waiting {
+        batches += 1;
+        let _ = done.send(Err(again(error)));
     }
+    tracing::error!(event = "store.put.fail", err = %error, batches);
 }
 
 impl Change {
-    /// The key and the state to keep; none for what is dropped.
-    fn state(&self) -> (Key, Option<Value>) {
+    /// What is changed.
+    fn key(&self) -> Key {
         match self {
-            Self::Conversation(id, record) => (Key::Conversation(id.clone()), Some(record.value())),
-            Self::Task(id, row) => (Key::Task(id.clone()), Some(row.value())),
-            Self::MessageId((owner, message_id), noted) => (
-                Key::Message(owner.clone(), message_id.clone()),
-                Some(inbox(owner, message_id, &noted.task_id, &noted.digest)),
-            ),
-            Self::Entry(name, row) => (Key::Entry(name.clone()), Some(row.value())),
-            Self::DropEntry(name) => (Key::Entry(name.clone()), None),
+            Self::Conversation(id, _) => Key::Conversation(id.clone()),
+            Self::Task(id, _) => Key::Task(id.clone()),
+            Self::MessageId((owner, message_id), _) => Key::Message(owner.clone(), message_id.clone()),
+            Self::Entry(name, _) | Self::DropEntry(name) => Key::Entry(name.clone()),
+        }
+    }
+
+    /// The state to keep; none for what is dropped.
+    fn state(&self) -> Option<Value> {
+        match self {
+            Self::Conversation(_, record) => Some(record.value()),
+            Self::Task(_, row) => Some(row.value()),
+            Self::MessageId((owner, message_id), noted) => {
+                Some(inbox(owner, message_id, &noted.task_id, &noted.digest))
+            }
+            Self::Entry(_, row) => Some(row.value()),
+            Self::DropEntry(_) => None,
         }
     }
 }

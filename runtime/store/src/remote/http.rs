@@ -20,6 +20,9 @@ use crate::kv::{KeyPage, Kv, KvError};
 const WORDS: usize = 256;
 /// How a server says that somebody else wrote the key.
 const CONFLICT: [u16; 2] = [409, 412];
+/// A value that the service wraps in JSON is longer there, and so is what is no ASCII: of what the client reads this is a
+/// third.
+const VALUE: usize = 5 * 1024 * 1024;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const JSON: &str = "application/json";
 
@@ -146,6 +149,20 @@ impl HttpKv {
         })
     }
 
+    async fn put_as(&self, key: &str, seq: u64, text: &str, idempotency: String) -> Result<(), KvError> {
+        let values = Values {
+            key: Some(key),
+            seq: Some(seq),
+            value: Some(text),
+            ..Values::default()
+        };
+        let answer = self.exchange(&self.put, values, Some(idempotency)).await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Err(not_there(&self.put)),
+            _ => Ok(()),
+        }
+    }
+
     /// One exchange. An answer is one that says what became of the request: 2xx or 404.
     async fn exchange(&self, op: &Op, values: Values<'_>, key: Option<String>) -> Result<Answer, KvError> {
         let mut request = Request::builder()
@@ -163,7 +180,7 @@ impl HttpKv {
         }
         let request = request
             .body(Bytes::from(body.unwrap_or_default()))
-            .map_err(|error| KvError::Refused(error.to_string()))?;
+            .map_err(|error| KvError::Unsent(error.to_string()))?;
         let response = self.client.send(request).await.map_err(|error| failed(&error))?;
         let status = response.status;
         if status.is_success() || status == StatusCode::NOT_FOUND {
@@ -179,7 +196,7 @@ impl HttpKv {
         Err(match status {
             _ if op.conflicts.contains(&status.as_u16()) => KvError::Conflict(text),
             StatusCode::REQUEST_TIMEOUT => KvError::Unknown(text),
-            StatusCode::INSUFFICIENT_STORAGE => KvError::Refused(text),
+            StatusCode::PAYLOAD_TOO_LARGE | StatusCode::INSUFFICIENT_STORAGE => KvError::TooLarge(text),
             _ if status.is_server_error() => KvError::Unknown(text),
             _ => KvError::Refused(text),
         })
@@ -188,10 +205,12 @@ impl HttpKv {
 
 /// An exchange without an answer.
 fn failed(error: &NetError) -> KvError {
-    if error.is_connect() {
-        KvError::Refused(error.to_string())
-    } else {
-        KvError::Unknown(error.to_string())
+    match error {
+        NetError::Refused(_) | NetError::Credential(_) | NetError::Invalid(_) => {
+            KvError::Unsent(error.to_string())
+        }
+        _ if error.is_connect() => KvError::Unsent(error.to_string()),
+        _ => KvError::Unknown(error.to_string()),
     }
 }
 
@@ -211,19 +230,15 @@ fn json_of(answer: &Answer) -> Result<Value, KvError> {
 #[async_trait]
 impl Kv for HttpKv {
     async fn put(&self, key: &str, seq: u64, text: &str) -> Result<(), KvError> {
-        let values = Values {
-            key: Some(key),
-            seq: Some(seq),
-            value: Some(text),
-            ..Values::default()
-        };
-        let answer = self
-            .exchange(&self.put, values, Some(format!("{key}#{seq}")))
-            .await?;
-        match answer.status {
-            StatusCode::NOT_FOUND => Err(not_there(&self.put)),
-            _ => Ok(()),
-        }
+        self.put_as(key, seq, text, format!("{key}#{seq}")).await
+    }
+
+    async fn put_instead(&self, key: &str, seq: u64, text: &str) -> Result<(), KvError> {
+        self.put_as(key, seq, text, format!("{key}#{seq}#instead")).await
+    }
+
+    fn limit(&self) -> usize {
+        VALUE
     }
 
     async fn get(&self, key: &str) -> Result<Option<String>, KvError> {

@@ -20,6 +20,11 @@ const WORDS: usize = 256;
 /// How a tool says that somebody else wrote the key, and that there is none.
 const CONFLICT: &str = "conflict";
 const NOT_FOUND: &str = "not found";
+/// How it says that a value is more than it takes.
+const TOO_LARGE: &str = "too large";
+/// A value is a text in `structuredContent` and again in a text of the content, and longer in each: what a message may
+/// have is shared by all that.
+const VALUE: usize = 2 * 1024 * 1024;
 
 /// An operation as the document or the profile says.
 struct Op {
@@ -143,9 +148,7 @@ impl McpKv {
             &self.outbound,
             Hooks::default(),
         );
-        let connection = opened
-            .await
-            .map_err(|error| KvError::Refused(error.to_string()))?;
+        let connection = opened.await.map_err(|error| KvError::Unsent(error.to_string()))?;
         *held = Some(connection.clone());
         Ok(connection)
     }
@@ -180,10 +183,28 @@ impl McpKv {
             other => other.to_string(),
         };
         let text = format!("{}: {}", op.tool, clip(&connection.cleaned(&words), WORDS));
-        if words.to_lowercase().contains(&op.conflict) {
-            return Err(KvError::Conflict(text));
-        }
-        Err(KvError::Refused(text))
+        // A key that is repeated has words of callers in it.
+        let said = match values.key.or(values.prefix) {
+            Some(key) => words.replace(key, "").to_lowercase(),
+            None => words.to_lowercase(),
+        };
+        Err(if said.contains(&op.conflict) {
+            KvError::Conflict(text)
+        } else if said.contains(TOO_LARGE) {
+            KvError::TooLarge(text)
+        } else {
+            KvError::Refused(text)
+        })
+    }
+
+    async fn put_as(&self, key: &str, seq: u64, text: &str, idempotency: String) -> Result<(), KvError> {
+        let values = Values {
+            key: Some(key),
+            seq: Some(seq),
+            value: Some(text),
+            ..Values::default()
+        };
+        self.call(&self.put, values, idempotency).await.map(drop)
     }
 }
 
@@ -199,15 +220,15 @@ fn failed(error: &CallError, cleaned: impl Fn(&str) -> String) -> KvError {
 #[async_trait]
 impl Kv for McpKv {
     async fn put(&self, key: &str, seq: u64, text: &str) -> Result<(), KvError> {
-        let values = Values {
-            key: Some(key),
-            seq: Some(seq),
-            value: Some(text),
-            ..Values::default()
-        };
-        self.call(&self.put, values, format!("{key}#{seq}"))
-            .await
-            .map(drop)
+        self.put_as(key, seq, text, format!("{key}#{seq}")).await
+    }
+
+    async fn put_instead(&self, key: &str, seq: u64, text: &str) -> Result<(), KvError> {
+        self.put_as(key, seq, text, format!("{key}#{seq}#instead")).await
+    }
+
+    fn limit(&self) -> usize {
+        VALUE
     }
 
     async fn get(&self, key: &str) -> Result<Option<String>, KvError> {

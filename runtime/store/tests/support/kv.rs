@@ -35,6 +35,11 @@ pub struct TestKv {
     pub answers: Arc<Mutex<Vec<KvError>>>,
     /// Changes that were carried out.
     pub changes: Arc<Mutex<Vec<String>>>,
+    /// The next changes are carried out, and this is said of them.
+    pub after: Arc<Mutex<Vec<KvError>>>,
+    /// What it says of a text that it never takes.
+    pub refuses: fn(&str) -> Option<KvError>,
+    pub limit: usize,
     /// What it makes of a text that it gives back.
     pub rewrites: fn(String) -> String,
 }
@@ -59,6 +64,9 @@ impl TestKv {
             answers: Arc::default(),
             changes: Arc::default(),
             rewrites: |text| text,
+            after: Arc::default(),
+            refuses: |_| None,
+            limit: 8 * 1024 * 1024,
         }
     }
 
@@ -92,6 +100,9 @@ impl TestKv {
         }
         change(&mut self.held.lock().unwrap())?;
         self.changes.lock().unwrap().push(what);
+        if let Some(answer) = self.after.lock().unwrap().pop() {
+            return Err(answer);
+        }
         burnt.map_or(Ok(()), |_| Err(KvError::Unknown("dead".into())))
     }
 }
@@ -99,6 +110,9 @@ impl TestKv {
 #[async_trait]
 impl Kv for TestKv {
     async fn put(&self, key: &str, seq: u64, text: &str) -> Result<(), KvError> {
+        if let Some(refusal) = (self.refuses)(text) {
+            return Err(refusal);
+        }
         self.change(format!("put {key}#{seq}"), |held| {
             let at = held.get(key).map_or(0, |(at, _)| *at);
             if at + 1 != seq {
@@ -123,6 +137,10 @@ impl Kv for TestKv {
         let keys: Vec<String> = keys.take(7).cloned().collect();
         let next = (keys.len() == 7).then(|| keys[6].clone());
         Ok(KeyPage { keys, next })
+    }
+
+    fn limit(&self) -> usize {
+        self.limit
     }
 
     fn deletes(&self) -> bool {
