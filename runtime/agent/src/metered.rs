@@ -64,6 +64,7 @@ impl<M: Model> Model for Metered<M> {
             // A provider that does not say what it took has taken what was expected.
             Ok(reply) if reply.usage.total() == 0 => estimate,
             Ok(reply) => reply.usage.total(),
+            Err(error) if error.may_be_billed() => estimate,
             Err(_) => 0,
         };
         self.ask(Request::Settle { id, tokens }).await;
@@ -119,13 +120,13 @@ mod tests {
     }
 
     /// A model that takes so many tokens, or fails.
-    struct Takes(Option<u64>, Mutex<Vec<Option<String>>>);
+    struct Takes(Result<u64, ModelError>, Mutex<Vec<Option<String>>>);
 
     #[async_trait]
     impl Model for &Takes {
         async fn complete(&self, request: &ModelRequest, _: &CallContext) -> Result<ModelReply, ModelError> {
             self.1.lock().unwrap().push(request.model.clone());
-            let output = self.0.ok_or(ModelError::Deadline)?;
+            let output = self.0.clone()?;
             Ok(ModelReply {
                 blocks: vec![Block::Text("hi".to_owned())],
                 stop: Stop::End,
@@ -140,7 +141,7 @@ mod tests {
 
     async fn called(
         says: Reply,
-        takes: Option<u64>,
+        takes: Result<u64, ModelError>,
         fixed: Option<u64>,
     ) -> (String, Vec<Request>, Vec<Option<String>>) {
         let (budget, model) = (
@@ -181,13 +182,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_reserves_what_it_may_take_and_settles_what_it_took() {
-        let (came, asked, models) = called(granted(None), Some(55), None).await;
+        let (came, asked, models) = called(granted(None), Ok(55), None).await;
         assert_eq!((came.as_str(), models), ("hi", vec![None]));
         let [Request::Reserve { tokens }, Request::Settle { id: 7, tokens: 55 }] = asked[..] else {
             panic!("{asked:?}")
         };
         assert!((4096 + 195..4096 + 210).contains(&tokens), "{tokens}");
-        for (takes, fixed, settled) in [(Some(0), Some(30), 30), (None, Some(30), 0)] {
+        // What was cut off is billed too, as far as one can know for what was expected; what was refused is not.
+        let (endpoint, limit) = ("m".to_owned(), Duration::from_secs(60));
+        let silent = ModelError::Silent { endpoint, limit };
+        for (takes, fixed, settled) in [
+            (Ok(0), Some(30), 30),
+            (Err(ModelError::Deadline), Some(30), 30),
+            (Err(silent), Some(30), 30),
+            (Err(ModelError::NoEndpoint), Some(30), 0),
+        ] {
             let (_, asked, _) = called(granted(None), takes, fixed).await;
             let expected = [
                 Request::Reserve { tokens: 30 },
@@ -202,7 +211,7 @@ mod tests {
 
     #[tokio::test]
     async fn another_model_answers_where_the_budget_says_so() {
-        let (came, _, models) = called(granted(Some("small")), Some(5), None).await;
+        let (came, _, models) = called(granted(Some("small")), Ok(5), None).await;
         assert_eq!((came.as_str(), models), ("hi", vec![Some("small".to_owned())]));
     }
 
@@ -211,11 +220,11 @@ mod tests {
         for refuse in [true, false] {
             let reason = "spent".to_owned();
             let says = Reply::Reserved(Reservation::Exhausted { reason, refuse });
-            let (came, asked, models) = called(says, Some(5), Some(1)).await;
+            let (came, asked, models) = called(says, Ok(5), Some(1)).await;
             assert_eq!(came, format!("Budget {{ refused: {refuse}, reason: \"spent\" }}"));
             assert_eq!((asked, models), (vec![Request::Reserve { tokens: 1 }], vec![]));
         }
-        let (came, _, models) = called(Reply::Refused("gone".to_owned()), Some(5), None).await;
+        let (came, _, models) = called(Reply::Refused("gone".to_owned()), Ok(5), None).await;
         assert!(came.contains("the budget cannot be asked: gone"), "{came}");
         assert_eq!(models, vec![]);
     }

@@ -25,7 +25,7 @@ impl Round {
 
     /// The calls that the model had said to their end. Where its length limit cut the answer in a call, that may lack what
     /// was still to come, and nothing of it shows: it is not made.
-    pub(crate) fn whole(&mut self, stop: Stop) -> Vec<ToolCall> {
+    pub(crate) fn whole(&mut self, stop: Stop) -> Vec<(usize, ToolCall)> {
         let mut calls = self.calls();
         let said = self
             .0
@@ -35,7 +35,7 @@ impl Round {
         if stop == Stop::Length && ends_in_call && calls.pop().is_some() {
             self.answer(calls.len(), Observation::error(CUT));
         }
-        calls
+        calls.into_iter().enumerate().collect()
     }
 
     fn pairs(&self) -> impl Iterator<Item = (&ToolCall, Option<&Observation>)> {
@@ -51,11 +51,6 @@ impl Round {
             .iter_mut()
             .filter(|(block, _)| matches!(block, Block::ToolCall(_)));
         calls.map(|(_, seen)| seen)
-    }
-
-    /// Whether one of the calls is the answer.
-    pub(crate) fn answers(&self) -> bool {
-        self.pairs().any(|(call, _)| call.name == "finish")
     }
 
     /// What came of one of [`Round::calls`].

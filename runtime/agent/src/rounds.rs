@@ -29,6 +29,8 @@ use crate::voice::Voice;
 /// Told after the third of the same rounds.
 const NUDGE: &str = "[This has now been done three times in a row, with the same results. Once more and the turn ends. \
     Do something else; wait if you wait for something; or say what stops you.]";
+/// The tool that gives the answer.
+const FINISH: &str = "finish";
 /// Stands where the turn ended before the result came.
 const UNKNOWN: &str = "the turn ended before the result came; the call may have been carried out";
 
@@ -165,11 +167,18 @@ impl Turn {
             round.seal("", &mut self.transcript);
             return self.settled(End::stopped(stop));
         }
-        let made = round.whole(stop);
+        let mut made = round.whole(stop);
         let (first, began) = (self.tool_calls, Instant::now());
-        // Calls whose results nobody could read are not made; the answer may be one.
-        let end = match self.guard(cancel) {
-            Err(end) if end.status != Status::ExhaustedTokens || !round.answers() => Some(end),
+        let guard = self.guard(cancel).err();
+        if guard
+            .as_ref()
+            .is_some_and(|end| end.status == Status::ExhaustedTokens)
+        {
+            // Calls whose results nobody could read are not made; the answer is none of them.
+            made.retain(|(_, call)| call.name == FINISH);
+        }
+        let end = match guard {
+            Some(end) if end.status != Status::ExhaustedTokens || made.is_empty() => Some(end),
             _ => self.act(&mut round, &made, tools, cancel).await,
         };
         let end = end.or_else(|| self.finished(&round));
@@ -190,7 +199,7 @@ impl Turn {
         let reason = end
             .as_ref()
             .and_then(|end| end.reason.as_deref())
-            .unwrap_or_default();
+            .unwrap_or("the turn has ended");
         self.compact = self
             .compact
             .or_else(|| round.effects().into_iter().find_map(compaction));
@@ -304,7 +313,7 @@ impl Turn {
     async fn act(
         &mut self,
         round: &mut Round,
-        calls: &[ToolCall],
+        calls: &[(usize, ToolCall)],
         tools: &dyn ToolRunner,
         cancel: &CancellationToken,
     ) -> Option<End> {
@@ -315,11 +324,11 @@ impl Turn {
         let mut running = FuturesUnordered::new();
         let end = loop {
             while running.len() < PARALLEL
-                && let Some((nth, (call, begun))) = waiting.next()
+                && let Some((nth, ((place, call), begun))) = waiting.next()
             {
                 running.push(carried_out(
                     tools,
-                    nth,
+                    *place,
                     call,
                     ordinal(self.tool_calls, nth),
                     begun,
@@ -331,20 +340,20 @@ impl Turn {
                 next = tokio::time::timeout_at(self.context.deadline, running.next()) => next,
             };
             match next {
-                Ok(Some((nth, seen))) => round.answer(nth, seen),
+                Ok(Some((place, seen))) => round.answer(place, seen),
                 Ok(None) => break None,
                 Err(_) => break Some(End::late(self.limits.deadline)),
             }
         };
         drop(running);
         let mut count = 0;
-        for (nth, begun) in begun.iter().enumerate() {
+        for ((place, _), begun) in admitted.iter().zip(&begun) {
             if !begun.load(Ordering::Relaxed) {
                 continue;
             }
             count += 1;
-            if !round.is_answered(nth) {
-                round.answer(nth, Observation::error(UNKNOWN));
+            if !round.is_answered(*place) {
+                round.answer(*place, Observation::error(UNKNOWN));
             }
         }
         self.steps += count;
@@ -366,16 +375,16 @@ impl Turn {
     }
 }
 
-/// One call; marks it as begun when it does.
+/// One call, at its place in the round; marks it as begun when it does.
 async fn carried_out(
     tools: &dyn ToolRunner,
-    nth: usize,
+    place: usize,
     call: &ToolCall,
     ordinal: u32,
     begun: &AtomicBool,
 ) -> (usize, Observation) {
     begun.store(true, Ordering::Relaxed);
-    (nth, tools.call(call, ordinal).await)
+    (place, tools.call(call, ordinal).await)
 }
 
 fn compaction(effect: Effect) -> Option<Option<u32>> {

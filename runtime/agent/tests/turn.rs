@@ -203,6 +203,21 @@ async fn field_l10_the_token_limit_ends_before_the_next_step() {
             (Status::Completed, text)
         );
     }
+    // Beside it nothing is done any more whose result nobody could read.
+    let answer = calls(&["two", "finish", "three"]);
+    let ran = run(TurnInput { limits, ..input() }, vec![calls(&["one"]), answer]).await;
+    assert_eq!(
+        (ran.outcome.status, ran.outcome.text.as_str()),
+        (Status::Completed, "the end")
+    );
+    assert_eq!(ran.called, [("one".into(), 0), ("finish".into(), 1)]);
+    let told = scripted::results(&ran.outcome);
+    let expected = [
+        ("ERROR: not carried out: the turn has ended".to_owned(), true),
+        ("the turn ends".to_owned(), false),
+        ("ERROR: not carried out: the turn has ended".to_owned(), true),
+    ];
+    assert_eq!(told, expected);
 }
 
 #[tokio::test(start_paused = true)]

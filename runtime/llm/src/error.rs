@@ -140,6 +140,23 @@ pub(crate) enum Next {
 }
 
 impl ModelError {
+    /// Whether the provider had the request and may have begun to work on it, which it bills whatever became of the answer.
+    pub fn may_be_billed(&self) -> bool {
+        match self {
+            Self::Malformed { .. } | Self::Silent { .. } | Self::Deadline => true,
+            Self::Net { source, .. } => matches!(
+                source,
+                NetError::Interrupted { .. } | NetError::TooLarge { .. } | NetError::Coding { .. }
+            ),
+            Self::Denied { .. }
+            | Self::Rejected { .. }
+            | Self::TooLong { .. }
+            | Self::Budget { .. }
+            | Self::Busy { .. }
+            | Self::NoEndpoint => false,
+        }
+    }
+
     pub(crate) fn next(&self) -> Next {
         match self {
             Self::Denied { .. }

@@ -168,8 +168,17 @@ impl Budget {
         }
     }
 
-    /// A turn has ended: nobody will say any more what its calls took.
-    pub fn release(&self, run_id: &str) {
+    /// A turn has ended, and it is kept what its calls took: nobody will say it any more of one that was cut off in its
+    /// middle. Providers bill those too, so that it costs what was reserved for it.
+    pub async fn close(&self, run_id: &str) {
+        if self.forfeit(run_id) {
+            self.write(run_id).await;
+        }
+    }
+
+    /// As [`Budget::close`], for where nothing can be waited for: it is kept with the next call. True when there is
+    /// something to keep.
+    pub fn forfeit(&self, run_id: &str) -> bool {
         {
             let mut state = self.state();
             let ids: Vec<u64> = state
@@ -179,14 +188,15 @@ impl Budget {
                 .map(|(id, _)| *id)
                 .collect();
             if ids.is_empty() {
-                return;
+                return false;
             }
             for id in ids {
                 state.runs.remove(&id);
-                state.ledger.release(id);
+                state.ledger.forfeit(id);
             }
         }
         self.changed.send_modify(|count| *count = count.wrapping_add(1));
+        true
     }
 
     /// Tokens that are left now; none without a limit of them.

@@ -170,6 +170,7 @@ impl TurnRunner {
             }
         };
         let tool_calls = followed.tool_calls;
+        self.office.budget.close(&followed.run_id).await;
         drop(followed);
         match ended {
             Ok(result) => {

@@ -165,7 +165,13 @@ impl Ledger {
         true
     }
 
-    /// A call has failed, or nobody will say what became of it: nothing was spent. Whether it was known.
+    /// Nobody will say what became of a call: it took what was reserved for it. Whether it was known.
+    pub fn forfeit(&mut self, id: u64) -> bool {
+        let reserved = self.open.get(&id).map(|open| open.tokens);
+        reserved.is_some_and(|tokens| self.settle(id, tokens))
+    }
+
+    /// A call has failed: nothing was spent. Whether it was known.
     pub fn release(&mut self, id: u64) -> bool {
         self.open.remove(&id).is_some()
     }

@@ -14,6 +14,8 @@ pub(crate) struct Stream {
     /// Items that are complete, for servers that leave them out of the last event.
     items: Vec<Value>,
     kept: usize,
+    /// How much was told, of which the items hold the same again.
+    told: usize,
     /// The text part that was told last.
     part: Option<(u64, u64)>,
     last: Option<Value>,
@@ -36,6 +38,7 @@ impl Stream {
                 let number = |field: &str| value.get(field).and_then(Value::as_u64).unwrap_or(0);
                 let part = (number("output_index"), number("content_index"));
                 let delta = wire::text(&value, "delta");
+                self.told = weighed(self.told, delta.len())?;
                 if !delta.is_empty() {
                     if self.part.is_some_and(|last| last != part) {
                         told("\n");
@@ -45,12 +48,7 @@ impl Stream {
                 }
             }
             "response.output_item.done" => {
-                self.kept = self.kept.saturating_add(data.len());
-                if self.kept > REPLY_BYTES {
-                    return Err(Fault::malformed(format!(
-                        "the answer is longer than {REPLY_BYTES} bytes"
-                    )));
-                }
+                self.kept = weighed(self.kept, data.len())?;
                 self.items.extend(value.get_mut("item").map(Value::take));
             }
             "response.completed" | "response.incomplete" | "response.failed" => {
@@ -61,6 +59,16 @@ impl Stream {
         }
         Ok(())
     }
+}
+
+fn weighed(before: usize, more: usize) -> Result<usize, Fault> {
+    let bytes = before.saturating_add(more);
+    if bytes > REPLY_BYTES {
+        return Err(Fault::malformed(format!(
+            "the answer is longer than {REPLY_BYTES} bytes"
+        )));
+    }
+    Ok(bytes)
 }
 
 impl Reader for Stream {
@@ -79,5 +87,36 @@ impl Reader for Stream {
             Some(last) => read::response(last, &self.items),
             None => Err(Fault::malformed("the stream broke off")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_told_has_a_bound_and_is_not_counted_twice() {
+        let delta = |text: &str| {
+            let event = json!({"type": "response.output_text.delta", "delta": text});
+            format!("data: {event}\n\n").into_bytes()
+        };
+        let text = "x".repeat(REPLY_BYTES / 8);
+        let mut stream = Stream::default();
+        let mut told = 0;
+        for _ in 0..8 {
+            stream
+                .push(&delta(&text), &mut |text| told += text.len())
+                .unwrap();
+        }
+        let item = json!({"type": "response.output_item.done", "item": {"type": "message", "content": text}});
+        stream
+            .push(format!("data: {item}\n\n").as_bytes(), &mut |_| {})
+            .unwrap();
+        assert_eq!(told, REPLY_BYTES);
+        let fault = stream.push(&delta("x"), &mut |text| told += text.len());
+        assert!(matches!(fault, Err(Fault::Malformed(_))), "{fault:?}");
+        assert_eq!(told, REPLY_BYTES);
     }
 }

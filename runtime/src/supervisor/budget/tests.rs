@@ -130,7 +130,7 @@ async fn what_is_given_back_goes_to_who_waits() {
     let (store, settings) = (store(), settings(Some(per_minute(100, Exhausted::Refuse))));
     let budget = open(&store, &settings).await;
     let began = Instant::now();
-    for by_release in [false, true] {
+    for _ in 0..2 {
         let id = granted(budget.reserve("a", 80, hour()).await);
         let waiting = tokio::spawn({
             let budget = budget.clone();
@@ -138,20 +138,32 @@ async fn what_is_given_back_goes_to_who_waits() {
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
-        if by_release {
-            budget.release("a");
-        } else {
-            // Another run cannot give it back.
-            budget.settle("b", id, 0).await;
-            tokio::task::yield_now().await;
-            assert!(!waiting.is_finished());
-            budget.settle("a", id, 0).await;
-        }
-        granted(waiting.await.unwrap());
-        budget.release("b");
+        // Another run cannot give it back.
+        budget.settle("b", id, 0).await;
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        budget.settle("a", id, 0).await;
+        let id = granted(waiting.await.unwrap());
+        budget.settle("b", id, 0).await;
     }
     assert_eq!(began.elapsed(), Duration::ZERO);
     assert_eq!(budget.remaining(), Some(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_cut_off_costs_what_was_reserved_for_it() {
+    let (store, settings) = (store(), settings(Some(per_minute(100, Exhausted::Refuse))));
+    let budget = open(&store, &settings).await;
+    granted(budget.reserve("a", 30, hour()).await);
+    granted(budget.reserve("a", 20, hour()).await);
+    let other = granted(budget.reserve("b", 10, hour()).await);
+    budget.close("a").await;
+    assert_eq!(budget.remaining(), Some(40));
+    budget.settle("b", other, 0).await;
+    // Nothing of it is left open, and it is kept.
+    budget.close("a").await;
+    assert_eq!(budget.remaining(), Some(50));
+    assert_eq!(open(&store, &settings).await.remaining(), Some(50));
 }
 
 #[tokio::test(start_paused = true)]

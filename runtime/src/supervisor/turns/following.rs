@@ -195,7 +195,7 @@ impl Drop for Followed {
     fn drop(&mut self) {
         self.requests.close();
         self.office.turn_ended(&self.caller, self.stop.is_cancelled());
-        self.office.budget.release(&self.caller.run_id);
+        self.office.budget.forfeit(&self.caller.run_id);
     }
 }
 
