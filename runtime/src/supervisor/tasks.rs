@@ -20,7 +20,7 @@ use agentd_base::readiness::Readiness;
 use agentd_base::report::LastRun;
 use agentd_state::store::size;
 use agentd_state::{OpenTask, Store, StoreError, Task, TaskState, Write, conversation_key};
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -30,6 +30,7 @@ use self::slots::Slots;
 use super::lanes::{Entry, Lanes};
 use super::record::{answer_of, failed, submitted};
 use super::turns::TurnRunner;
+use crate::report::settled;
 
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,8 @@ pub struct Tasks {
     /// The turn that ended last.
     last_run: watch::Sender<Option<LastRun>>,
     slots: Slots,
+    /// The servers were tried once.
+    tried: OnceCell<()>,
     /// Turns that hold a slot and wait for another turn, which needs one.
     waiting: Arc<AtomicUsize>,
     running: TaskTracker,
@@ -79,6 +82,7 @@ impl Tasks {
             store: Watched::new(store, readiness),
             durability,
             slots: Slots::new(runner.settings.clone()),
+            tried: OnceCell::new(),
             waiting: Arc::default(),
             runner,
             ids,
@@ -148,7 +152,24 @@ impl Tasks {
             .or_insert_with(|| watch::Sender::new(TaskState::Submitted));
         if let Some(entry) = lock(&self.lanes).add(entry) {
             let tasks = self.clone();
-            self.running.spawn(async move { tasks.run_lane(entry).await });
+            self.running.spawn(async move {
+                tasks.servers_tried().await;
+                tasks.run_lane(entry).await;
+            });
+        }
+    }
+
+    /// What the process before left is taken up at once, and would begin without a tool: at its start the servers of
+    /// this process get a moment to be tried first.
+    async fn servers_tried(&self) {
+        let tried = self.tried.get_or_init(|| async {
+            let mut servers = self.runner.servers.clone();
+            settled(&mut servers, |view| view.settled()).await;
+        });
+        tokio::select! {
+            biased;
+            () = self.closed.cancelled() => {}
+            _ = tried => {}
         }
     }
 
@@ -230,15 +251,28 @@ impl Tasks {
             task_id: entry.id.clone(),
             digest: digest.clone(),
         };
-        let written = self.store.write(vec![Write::Task(task), note]).await;
-        lock(&self.lanes).redeem(&entry);
-        match written {
-            Ok(()) => {
-                let id = entry.id.clone();
-                tracing::info!(event = "inbox.accepted", run.id = id, principal = owner);
-                self.admit(entry);
-                Ok(id)
+        let id = entry.id.clone();
+        let tasks = self.clone();
+        // Whoever asks may be gone at any moment, a turn with its worker. What is being stored then is stored, and is to
+        // be done.
+        let stored = tokio::spawn(async move {
+            let written = tasks.store.write(vec![Write::Task(task), note]).await;
+            lock(&tasks.lanes).redeem(&entry);
+            if written.is_ok() {
+                tracing::info!(
+                    event = "inbox.accepted",
+                    run.id = entry.id,
+                    principal = entry.owner
+                );
+                tasks.admit(entry);
             }
+            written
+        });
+        match stored
+            .await
+            .map_err(|error| ServiceError::Internal(error.to_string()))?
+        {
+            Ok(()) => Ok(id),
             // The same message came twice at the same moment.
             Err(StoreError::Conflict(detail)) => self
                 .known(owner, &message_id, &digest)

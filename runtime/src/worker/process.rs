@@ -47,9 +47,8 @@ pub struct Exit {
 impl Exit {
     /// Whether a signal ended it. Its side of the socket goes with it, and what it had not read with that.
     pub fn is_kill(&self) -> bool {
-        let spoke = matches!(&self.garbled, Some(error) if !matches!(error, FrameError::Connection(_)));
         let killed = self.status.as_ref().is_ok_and(|status| status.signal().is_some());
-        killed && !spoke
+        killed && self.garbled.is_none()
     }
 
     /// For people: what happened to the process.
@@ -189,7 +188,8 @@ async fn attend(
                     // With nobody left to read, go on to the end of the process.
                     let _ = frames.send(Incoming::Frame(frame)).await;
                 }
-                Ok(None) => break,
+                // A process that ends with something unread resets its connection: how it ended says more.
+                Ok(None) | Err(FrameError::Connection(_)) => break,
                 Err(error) => {
                     garbled = Some(error);
                     signal(Signal::SIGKILL);

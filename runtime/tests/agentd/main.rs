@@ -16,6 +16,7 @@ mod bounds;
 mod bridge;
 mod cli;
 mod confined;
+mod crash;
 mod crowded;
 mod dialects;
 mod drained;

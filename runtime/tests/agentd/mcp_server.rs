@@ -32,8 +32,14 @@ impl McpServer {
     }
 
     pub async fn start_at(address: SocketAddr) -> Self {
+        Self::start_with(address, |app| app).await
+    }
+
+    /// As [`Self::start_at`], with something in front of it.
+    pub async fn start_with(address: SocketAddr, wrap: impl FnOnce(Router) -> Router) -> Self {
         let seen = Arc::new(Seen::default());
         let app = Router::new().route("/mcp", post(answer)).with_state(seen.clone());
+        let app = wrap(app);
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }).abort_handle();

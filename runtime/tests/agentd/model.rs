@@ -32,6 +32,11 @@ struct Script {
 
 impl Model {
     pub async fn start() -> Self {
+        Self::start_with(|app| app).await
+    }
+
+    /// As [`Self::start`], with something in front of it.
+    pub async fn start_with(wrap: impl FnOnce(Router) -> Router) -> Self {
         let (holding, held) = mpsc::unbounded_channel();
         let script = Arc::new(Script {
             requests: Mutex::default(),
@@ -42,6 +47,7 @@ impl Model {
         let app = Router::new()
             .route("/v1/chat/completions", post(complete))
             .with_state(script.clone());
+        let app = wrap(app);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });

@@ -174,7 +174,7 @@ impl Agentd {
         // A child belongs to the thread that made it: look at all of them.
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
         let mut children: Vec<u32> = tasks
-            .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).ok())
+            .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok())
             .flat_map(|text| {
                 text.split_whitespace()
                     .map(|pid| pid.parse().unwrap())

@@ -1,7 +1,7 @@
 //! Where an agent keeps its state: at an MCP server, at an HTTP service, in a folder; and how one looks into it.
 
 #[path = "../../store/tests/support/mod.rs"]
-mod support;
+pub mod support;
 
 use std::collections::BTreeMap;
 

@@ -42,6 +42,11 @@ pub struct Server {
 
 impl Server {
     pub async fn start(held: &Held) -> Self {
+        Self::start_with(held, |router| router).await
+    }
+
+    /// As [`Self::start`], with something in front of it.
+    pub async fn start_with(held: &Held, wrap: impl FnOnce(Router) -> Router) -> Self {
         let kv = TestKv::new(held);
         let (seen, answers, session) = <(Arc<Mutex<_>>, Arc<Mutex<_>>, Arc<Mutex<_>>)>::default();
         let shared = Shared {
@@ -56,6 +61,7 @@ impl Server {
             .route("/base/{*key}", any(keys))
             .layer(DefaultBodyLimit::disable())
             .with_state(shared);
+        let router = wrap(router);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await });

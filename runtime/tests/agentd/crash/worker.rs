@@ -1,0 +1,182 @@
+//! A worker is killed at every commit that its supervisor makes while it lives, on both sides of it: the worker of the
+//! conversation, and that of the subagent. The commit is the intent; with what follows it the supervisor is busy
+//! beside the turn.
+
+use std::sync::Arc;
+
+use super::gate::{Moment, Point};
+use super::kept::{Kept, is_live};
+use super::{LANES, World, assert_answered, script};
+use crate::process::{Agentd, PATIENCE, kill_worker};
+
+/// Workers live at least at so many commits; fewer, and the test sees less than it thinks.
+const KILLS: usize = 20;
+/// Kills that one supervisor lives through.
+const WORLD: usize = 16;
+
+/// Whose worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Conversation,
+    Subagent,
+}
+
+/// A worker, and the last run that it was given: a task, or the handle of a subagent.
+#[derive(Debug, Clone)]
+struct Worker {
+    pid: u32,
+    run: String,
+}
+
+/// A point, and whose worker is killed there.
+type Target = (Point, Victim);
+
+/// What became of the kills of a lane.
+#[derive(Default)]
+struct Lane {
+    killed: usize,
+    /// Of them those that failed a turn or a subagent.
+    failed: usize,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_is_killed_at_any_commit_fails_its_turn_and_nothing_else() {
+    let targets = Arc::new(recorded().await);
+    assert!(targets.len() >= KILLS, "{targets:?}");
+    let lanes = (0..LANES).map(|lane| tokio::spawn(kill_at_each(targets.clone(), lane)));
+    let lanes = futures::future::join_all(lanes).await;
+    let (mut killed, mut failed) = (0, 0);
+    for lane in lanes {
+        let lane = lane.unwrap();
+        killed += lane.killed;
+        failed += lane.failed;
+    }
+    // The worker of a subagent that has ended may leave before it is killed.
+    assert!(killed * 10 >= targets.len() * 8, "{killed} of {targets:?}");
+    // A turn is in the middle at some of them, and at others it is not.
+    assert!(failed > 8 && failed < killed, "{failed} of {killed}");
+}
+
+/// Steps through the whole conversation: at which commits which workers live.
+async fn recorded() -> Vec<Target> {
+    let world = World::new().await;
+    let (agentd, caller) = world.start().await;
+    let mut next = (0, Moment::Before);
+    world.gate.renew(Some(next));
+    let talk = tokio::spawn(world.clone().converse(caller, script("one")));
+    tokio::pin!(talk);
+    let mut targets = Vec::new();
+    loop {
+        tokio::select! {
+            () = world.gate.reached() => {}
+            ledger = &mut talk => {
+                assert_eq!(ledger.unwrap().acknowledged.len(), script("one").len());
+                return targets;
+            }
+        }
+        if world.gate.events()[next.0].ends_with("manifest") {
+            for victim in [Victim::Conversation, Victim::Subagent] {
+                if worker(&agentd, &world.kept(), "one", victim).await.is_some() {
+                    targets.push((next, victim));
+                }
+            }
+        }
+        next = match next {
+            (number, Moment::Before) => (number, Moment::After),
+            (number, Moment::After) => (number + 1, Moment::Before),
+        };
+        world.gate.open(Some(next));
+    }
+}
+
+/// The youngest worker of this kind in the conversation.
+async fn worker(agentd: &Agentd, kept: &Kept, tag: &str, victim: Victim) -> Option<Worker> {
+    let mut workers: Vec<Worker> = Vec::new();
+    for pid in agentd.workers() {
+        // What it was given is logged before it is given; the line may be on its way.
+        let run = async {
+            loop {
+                let given = agentd.lines("turn.spawn");
+                if let Some(line) = given.iter().rev().find(|line| line["worker"] == pid) {
+                    return line["run_id"].as_str().unwrap().to_owned();
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let run = tokio::time::timeout(PATIENCE, run).await.unwrap();
+        workers.push(Worker { pid, run });
+    }
+    let is_here = |worker: &Worker| match victim {
+        Victim::Conversation => {
+            let task = kept.task(&worker.run);
+            task.is_some_and(|task| task.asked().contains(&format!("{tag}-")))
+        }
+        Victim::Subagent => {
+            let record = kept.subagents().get(&worker.run).cloned();
+            record.is_some_and(|record| record["parent"].as_str().unwrap().contains(&format!("{tag}-")))
+        }
+    };
+    workers.retain(is_here);
+    workers.into_iter().max_by(|a, b| a.run.cmp(&b.run))
+}
+
+/// Kills, one after the other, workers of one supervisor.
+async fn kill_at_each(targets: Arc<Vec<Target>>, lane: usize) -> Lane {
+    let mut done = Lane::default();
+    let mine: Vec<Target> = targets.iter().copied().skip(lane).step_by(LANES).collect();
+    for targets in mine.chunks(WORLD) {
+        let world = World::new().await;
+        let (agentd, caller) = world.start().await;
+        for (number, (point, victim)) in targets.iter().enumerate() {
+            let tag = format!("w{number}");
+            world.gate.renew(Some(*point));
+            let talk = tokio::spawn(world.clone().converse(caller.clone(), script(&tag)));
+            world.gate.reached().await;
+            let kept = world.kept();
+            let at = format!("{victim:?} at {point:?} of {:#?}", world.gate.events());
+            let killed = worker(&agentd, &kept, &tag, *victim).await;
+            if let Some(killed) = &killed {
+                kill_worker(killed.pid);
+                done.killed += 1;
+            }
+            world.gate.open(None);
+            let ledger = talk.await.unwrap_or_else(|error| panic!("{at}: {error}"));
+            assert_eq!(ledger.acknowledged.len(), ledger.sent.len(), "{at}");
+            done.failed += usize::from(was_failed(&world, &kept, killed.as_ref(), &tag, &at));
+        }
+        drop(agentd);
+        world.check().await;
+    }
+    done
+}
+
+/// What must be true after the death of a worker, which nothing but its own turn may show; whether that did.
+fn was_failed(world: &World, before: &Kept, killed: Option<&Worker>, tag: &str, at: &str) -> bool {
+    let after = world.kept();
+    assert_eq!(after.marks(), 0, "{at}");
+    let calls = world.calls(tag);
+    assert!(calls.values().all(|count| *count == 1), "{at}: {calls:?}");
+    // A turn that had not begun, or had ended, is none of the worker's.
+    let run = killed.map_or("", |killed| killed.run.as_str());
+    let is_working = before.task(run).is_some_and(|task| task.state() == "working");
+    let may_fail = is_working || before.subagents().get(run).is_some_and(is_live);
+    let mut failed = false;
+    for task in after.tasks() {
+        if !task.asked().contains(&format!("{tag}-")) {
+            continue;
+        }
+        if task.id() == run && task.state() == "failed" {
+            assert!(may_fail && task.reason().contains("SIGKILL"), "{at}: {task:#?}");
+            failed = true;
+        } else {
+            assert_answered(&task);
+        }
+    }
+    if let Some(record) = after.subagents().get(run)
+        && let Some(reason) = record["reason"].as_str()
+    {
+        assert!(may_fail && reason.contains("SIGKILL"), "{at}: {record:#}");
+        failed = true;
+    }
+    failed
+}
