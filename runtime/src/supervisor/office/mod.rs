@@ -69,7 +69,7 @@ pub struct Office {
     pub lines: Lines,
     /// The conversations, once there are some.
     pub tasks: OnceLock<Weak<Tasks>>,
-    /// A value of the memory is read and written again by one turn at a time.
+    /// A value of the memory, or a plan, is read and written again by one turn at a time.
     pub remembering: tokio::sync::Mutex<()>,
     /// Tells those who wait for a condition.
     pub changes: Changes,
@@ -156,20 +156,27 @@ impl Office {
             Request::ArtifactGet(id) => shelf.open(&id.id).await,
             Request::ArtifactList(listed) => shelf.list_artifacts(listed).await,
             Request::ArtifactDelete(id) => shelf.drop_artifact(&id.id).await,
-            Request::PlanCreate(made) => self.planned(caller, Plan::new(made, max_items)).await,
+            Request::PlanCreate(made) => {
+                let _one = self.remembering.lock().await;
+                self.planned(caller, Plan::new(made, max_items)).await
+            }
             Request::PlanGet(_) => {
                 let plan = self.plan(&caller.conversation).await?;
                 Ok(Reply::Done(
                     plan.map_or(json!({"exists": false}), |plan| plan.told()),
                 ))
             }
-            Request::PlanUpdate(change) => match self.plan(&caller.conversation).await? {
-                None => Ok(Reply::Refused(
-                    "there is no plan; write one with plan_create".to_owned(),
-                )),
-                Some(plan) => self.planned(caller, plan.change(change, max_items)).await,
-            },
+            Request::PlanUpdate(change) => {
+                let _one = self.remembering.lock().await;
+                match self.plan(&caller.conversation).await? {
+                    None => Ok(Reply::Refused(
+                        "there is no plan; write one with plan_create".to_owned(),
+                    )),
+                    Some(plan) => self.planned(caller, plan.change(change, max_items)).await,
+                }
+            }
             Request::PlanClear(_) => {
+                let _one = self.remembering.lock().await;
                 let cleared = self.plan(&caller.conversation).await?.is_some();
                 let drop = Write::DropEntry {
                     kind: EntryKind::Plan,
@@ -323,6 +330,7 @@ impl Office {
     /// to fail it.
     pub(super) async fn follow_plan(&self, caller: &Caller, subagent: &str, status: ItemStatus) {
         let conversation = &caller.conversation;
+        let _one = self.remembering.lock().await;
         let plan = self.plan(conversation).await.ok().flatten();
         if let Some(next) = plan.and_then(|plan| plan.follow(subagent, status)) {
             let _ = self.store.write(vec![self.plan_entry(conversation, &next)]).await;

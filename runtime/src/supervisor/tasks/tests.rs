@@ -3,6 +3,7 @@
 
 use agentd_a2a::{Principals, Role, SendMessage, wire};
 use agentd_agent::budget::Counters;
+use agentd_agent::{Held, Holder, Reply, Request, TurnLimits};
 use agentd_config::Document;
 use agentd_config::document::Principal;
 use agentd_mcp::supervised::Lines;
@@ -10,12 +11,13 @@ use agentd_state::{Conversation, EntryKind, EntryPage, EntryQuery, Noted, Retent
 use agentd_store::MemoryStore;
 use async_trait::async_trait;
 use jiff::Timestamp;
+use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::*;
 use crate::metrics::Metrics;
 use crate::supervisor::budget::Budget;
-use crate::supervisor::office::Office;
+use crate::supervisor::office::{self, Office};
 use crate::supervisor::settings::Settings;
 use crate::supervisor::subagents::Subagents;
 use crate::worker::pool::Pool;
@@ -102,6 +104,8 @@ impl Store for Troubled {
         key: &str,
         now: Timestamp,
     ) -> Result<Option<agentd_state::Entry>, StoreError> {
+        // As a store that takes its time: others go on meanwhile.
+        tokio::task::yield_now().await;
         self.store.entry(kind, scope, key, now).await
     }
 
@@ -388,4 +392,40 @@ async fn m2_what_a_caller_calls_its_message_says_nothing_of_what_led_to_it() {
     assert_eq!(world.task(&theirs).await.hops, 0);
     let ours = world.tasks.deliver(ALICE, None, "m".into(), "hi".into(), 3).await;
     assert_eq!(world.task(&ours.unwrap()).await.hops, 3);
+}
+
+#[tokio::test]
+async fn m2_two_changes_of_one_plan_at_the_same_time_both_stand() {
+    let world = world(Trouble::Nothing);
+    let limits = TurnLimits {
+        steps: 10,
+        tokens: 10,
+        deadline: Duration::from_secs(60),
+    };
+    let turn = Arc::new(office::Caller {
+        owner: ALICE.into(),
+        root: "c".into(),
+        conversation: "c".into(),
+        run_id: "r".into(),
+        holder: Holder::Root,
+        held: Held::All,
+        depth: 0,
+        hops: 0,
+        until: tokio::time::Instant::now() + limits.deadline,
+        spent: office::Spent::new(limits, None),
+    });
+    let ask = |tool: &str, arguments: serde_json::Value| {
+        let request = Request::of_tool(tool, arguments.as_object().unwrap().clone()).unwrap();
+        world.tasks.runner.office.clone().carry_out(turn.clone(), request)
+    };
+    ask("plan.create", json!({"goal": "tea", "items": ["boil", "pour"]})).await;
+    let done = |item: u32| ask("plan.update", json!({"item": item, "status": "done"}));
+    tokio::join!(done(1), done(2));
+    match ask("plan.get", json!({})).await {
+        Reply::Done(plan) => {
+            let items = plan["items"].as_array().unwrap();
+            assert!(items.iter().all(|item| item["status"] == "done"), "{plan}");
+        }
+        other => panic!("{other:?}"),
+    }
 }
