@@ -83,6 +83,11 @@ impl Retention {
         entries: 32 * 1024 * 1024,
     };
     const AGE: Duration = Duration::from_secs(30 * 86_400);
+
+    /// What the entries of one scope may take of [`Self::entries`]: half, so that no principal takes it all.
+    pub const fn entries_of_one(&self) -> u64 {
+        self.entries / 2
+    }
 }
 
 /// What a record takes in a store.

@@ -12,6 +12,14 @@ pub(crate) fn unreadable(kind: &str, id: &str, error: &serde_json::Error) -> Sto
     StoreError::Corrupt(format!("{kind} {id}: {error}"))
 }
 
+/// Entries of one principal beyond its share.
+pub(crate) fn too_much_of_one(share: u64) -> StoreError {
+    StoreError::Full(format!(
+        "memory and artifacts of this principal would take more than {} MiB; delete some, or give them an expiry",
+        share / 1024 / 1024
+    ))
+}
+
 /// Entries beyond their bound.
 pub(crate) fn too_much(bound: u64) -> StoreError {
     StoreError::Full(format!(

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::fault::{taken, too_much, unreadable};
+use crate::fault::{taken, too_much, too_much_of_one, unreadable};
 
 /// Names an entry.
 pub(crate) type EntryName = (EntryKind, String, String);
@@ -232,7 +232,30 @@ impl Working {
         if bytes > retention.entries && bytes > self.entry_bytes {
             return Err(too_much(retention.entries));
         }
+        let share = retention.entries_of_one();
+        // Nobody has more than there is of all: the scopes are counted where one may.
+        if bytes > self.entry_bytes && bytes > share {
+            let scopes: BTreeSet<&String> = entries.keys().map(|(_, scope, _)| scope).collect();
+            if scopes
+                .into_iter()
+                .any(|scope| self.bytes_of(scope, &entries) > share)
+            {
+                return Err(too_much_of_one(share));
+            }
+        }
         Ok(())
+    }
+
+    /// What the entries of a scope count, with what the batch does to them.
+    fn bytes_of(&self, scope: &str, batch: &HashMap<&EntryName, u64>) -> u64 {
+        let is_of = |name: &&EntryName| name.1 == scope;
+        let before = self
+            .entries
+            .iter()
+            .filter(|(name, _)| is_of(name) && !batch.contains_key(name));
+        let kept: u64 = before.map(|(name, row)| counted(name, row)).sum();
+        let new = batch.iter().filter(|(name, _)| is_of(name));
+        kept + new.map(|(_, bytes)| *bytes).sum::<u64>()
     }
 
     /// What the entry of this name counts, with what the batch has done to it so far.

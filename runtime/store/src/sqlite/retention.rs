@@ -130,6 +130,18 @@ pub(super) fn entry_bytes(connection: &Connection) -> rusqlite::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or_default())
 }
 
+/// What those of one scope take.
+pub(super) fn entry_bytes_of(connection: &Connection, scope: &str) -> rusqlite::Result<u64> {
+    let mut sum = 0;
+    for kind in EntryKind::ALL.into_iter().filter(|kind| kind.is_bounded()) {
+        let bytes: i64 = connection
+            .prepare_cached("SELECT coalesce(sum(bytes), 0) FROM entry WHERE kind = ?1 AND scope = ?2")?
+            .query_row(params![kind.name(), scope], |row| row.get(0))?;
+        sum += u64::try_from(bytes).unwrap_or_default();
+    }
+    Ok(sum)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! The one writer: a thread that owns the connection. What has queued up while a commit was under way is committed
 //! together, so that many callers share one flush of the disk. Each batch is a savepoint of its own.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
@@ -12,8 +13,8 @@ use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
 use super::fault::{Fault, sqlite};
-use super::retention::{entry_bytes, expire, retain};
-use crate::fault::{taken, too_much, unreadable};
+use super::retention::{entry_bytes, entry_bytes_of, expire, retain};
+use crate::fault::{taken, too_much, too_much_of_one, unreadable};
 
 /// Batches that wait. A caller beyond it waits for a place, so a slow disk is felt and not hoarded.
 const QUEUE: usize = 256;
@@ -269,7 +270,25 @@ fn apply(savepoint: &Savepoint<'_>, retention: Retention, batch: &[Write]) -> Re
     if after > before && after > retention.entries {
         return Err(Fault::Store(too_much(retention.entries)));
     }
+    let share = retention.entries_of_one();
+    // Nobody has more than there is of all: the scopes are counted where one may.
+    if after > before && after > share {
+        let scopes: BTreeSet<&str> = batch.iter().filter_map(bounded_scope).collect();
+        for scope in scopes {
+            if entry_bytes_of(savepoint, scope)? > share {
+                return Err(Fault::Store(too_much_of_one(share)));
+            }
+        }
+    }
     Ok(())
+}
+
+/// The scope of a bounded entry that is written.
+fn bounded_scope(write: &Write) -> Option<&str> {
+    match write {
+        Write::Entry(entry) if entry.kind.is_bounded() => Some(&entry.scope),
+        _ => None,
+    }
 }
 
 fn put_entry(savepoint: &Savepoint<'_>, entry: &Entry) -> Result<(), Fault> {

@@ -271,7 +271,8 @@ async fn large_entries_come_a_few_at_a_time(store: &dyn Store) {
 async fn entries_have_a_bound(new: New<'_>) {
     let one = size(&memory("bound", "0"));
     let store = new(Retention {
-        entries: one * 3 + 100,
+        // Half of it is one principal's.
+        entries: (one * 3 + 100) * 2,
         ..ALL
     })
     .await;
@@ -284,7 +285,7 @@ async fn entries_have_a_bound(new: New<'_>) {
     let more = vec![Write::Entry(memory("bound", "3")), note("eve", "with it", "t")];
     let error = store.write(more).await.unwrap_err();
     assert!(matches!(error, StoreError::Full(_)), "{error}");
-    assert!(error.to_string().contains("delete some"), "{error}");
+    assert!(error.to_string().contains("of this principal"), "{error}");
     assert_eq!(task_of(&*store, "eve", "with it").await, None);
     assert_eq!(
         store.entry(EntryKind::Memory, "bound", "3", at(0)).await.unwrap(),
@@ -315,6 +316,13 @@ async fn entries_have_a_bound(new: New<'_>) {
         keys(&store.entries(all("bound"), at(0)).await.unwrap()),
         ["1", "2", "4"]
     );
+    // Others have their share, and all of them together have a bound.
+    for (scope, key) in [("bob", "0"), ("bob", "1"), ("carol", "0")] {
+        store.write(vec![Write::Entry(memory(scope, key))]).await.unwrap();
+    }
+    let error = store.write(vec![Write::Entry(memory("carol", "1"))]).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("together; delete some"), "{error}");
     // What is bounded elsewhere is not bounded here.
     let plan = entry(EntryKind::Plan, "bound", "p", "x".repeat(100_000).into());
     store.write(vec![Write::Entry(plan)]).await.unwrap();
