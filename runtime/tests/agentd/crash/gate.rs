@@ -5,8 +5,11 @@ use std::future::Future;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State as Extract};
+use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
 use tokio::sync::watch;
 
 use crate::process::PATIENCE;
@@ -153,9 +156,19 @@ impl Gate {
     pub fn before_changes(&self, router: Router) -> Router {
         router.layer(from_fn_with_state(self.clone(), change))
     }
+
+    /// Puts the gate before everything that a model is asked.
+    pub fn before_all(&self, router: Router) -> Router {
+        router.layer(from_fn_with_state(self.clone(), request))
+    }
+
+    /// Puts the gate before the calls of an MCP server's tools.
+    pub fn before_calls(&self, router: Router) -> Router {
+        router.layer(from_fn_with_state(self.clone(), call))
+    }
 }
 
-async fn change(Extract(gate): Extract<Gate>, request: Request, next: Next) -> axum::response::Response {
+async fn change(Extract(gate): Extract<Gate>, request: Request, next: Next) -> Response {
     let method = request.method().as_str();
     if !["PUT", "DELETE"].contains(&method) {
         return next.run(request).await;
@@ -163,4 +176,21 @@ async fn change(Extract(gate): Extract<Gate>, request: Request, next: Next) -> a
     // /base/PREFIX/AGENT/KIND/ID
     let kind = request.uri().path().rsplit('/').nth(1).unwrap_or_default();
     gate.pass(format!("{method} {kind}"), next.run(request)).await
+}
+
+async fn request(Extract(gate): Extract<Gate>, request: Request, next: Next) -> Response {
+    gate.pass("model".to_owned(), next.run(request)).await
+}
+
+async fn call(Extract(gate): Extract<Gate>, request: Request, next: Next) -> Response {
+    let (head, body) = request.into_parts();
+    let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    let is_call = String::from_utf8_lossy(&bytes).contains("\"tools/call\"");
+    let request = Request::from_parts(head, Body::from(bytes));
+    if !is_call {
+        return next.run(request).await;
+    }
+    gate.pass("tool".to_owned(), next.run(request)).await
 }

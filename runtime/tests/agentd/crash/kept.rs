@@ -40,6 +40,17 @@ impl Kept {
         Self(records)
     }
 
+    /// By the lines of `agentd store export`.
+    pub fn exported(lines: &str) -> Self {
+        let mut records = BTreeMap::new();
+        for line in lines.lines() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let (kind, id) = (line["kind"].as_str().unwrap(), line["id"].as_str().unwrap());
+            records.insert(format!("{kind}/{id}"), (kind.to_owned(), line["record"].clone()));
+        }
+        Self(records)
+    }
+
     fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
         let kinds = self.0.values().filter(move |(found, _)| found == kind);
         kinds.map(|(_, state)| state)

@@ -19,7 +19,7 @@ use self::kept::{Kept, Stored};
 use crate::a2a::Caller;
 use crate::mcp_server::McpServer;
 use crate::model::Model;
-use crate::process::Agentd;
+use crate::process::{Agentd, PATIENCE};
 use crate::stored::support::kv::Held;
 use crate::stored::support::server::Server;
 
@@ -30,8 +30,18 @@ fn is_soak() -> bool {
     std::env::var_os("SOAK").is_some()
 }
 
-/// An agent whose state is at a server of the test's, behind a gate.
+/// Where an agent keeps its state, and with that what a point is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// At a server of the test's: a point is a change that it is asked for.
+    Server,
+    /// In a folder, in which nobody sees what is written: a point is a request to the model or a call of a tool.
+    Folder,
+}
+
+/// An agent and its peers, of which some are behind a gate.
 struct World {
+    place: Place,
     gate: Gate,
     model: Model,
     server: McpServer,
@@ -58,13 +68,25 @@ struct Ledger {
 }
 
 impl World {
-    async fn new() -> Arc<Self> {
+    async fn new(place: Place) -> Arc<Self> {
         let (gate, held) = (Gate::new(), Held::default());
         let store = Server::start_with(&held, |router| gate.before_changes(router)).await;
+        let (model, server) = match place {
+            Place::Server => (Model::start().await, McpServer::start().await),
+            Place::Folder => {
+                let any = "127.0.0.1:0".parse().unwrap();
+                let model = Model::start_with(|app| gate.before_all(app)).await;
+                (
+                    model,
+                    McpServer::start_with(any, |app| gate.before_calls(app)).await,
+                )
+            }
+        };
         Arc::new(Self {
+            place,
             gate,
-            model: Model::start().await,
-            server: McpServer::start().await,
+            model,
+            server,
             held,
             store,
             folder: tempfile::tempdir().unwrap(),
@@ -72,12 +94,16 @@ impl World {
     }
 
     fn document(&self) -> String {
+        let store = match self.place {
+            Place::Server => json!({ "kind": "http", "http": { "base_url": self.store.base_url() } }),
+            Place::Folder => json!({ "kind": "file", "path": self.folder.path().join("state") }),
+        };
         let document = json!({
             "agent": { "name": "keeper", "instruction": "Be brief." },
             "intelligence": { "endpoints": [{ "url": self.model.url() }], "model": "scripted" },
             "mcp": { "servers": [{ "name": "fs", "endpoint": self.server.url() }] },
             "a2a": { "listen": "http://127.0.0.1:0", "dev": true },
-            "store": { "kind": "http", "http": { "base_url": self.store.base_url() } },
+            "store": store,
             "observability": { "log_level": "debug" },
         });
         let path = self.folder.path().join("agentd.json");
@@ -95,22 +121,39 @@ impl World {
 
     /// `agentd store check`: every record can be read, and what it counts is there.
     async fn check(&self) {
-        let document = self.document();
-        let looking = Agentd::start(&["store", "check", "-c", &document], &[], self.folder.path());
-        let (status, out, log) = looking.end().await;
-        assert_eq!(status.code(), Some(0), "{out} {log:#?}");
+        let out = self.look("check").await;
         let found: Value = serde_json::from_str(&out).unwrap();
         assert_eq!((&found["ok"], &found["unreadable"]), (&json!(true), &json!(0)));
-        assert_eq!(found["counts"]["task"], self.kept().tasks().len());
+        assert_eq!(found["counts"]["task"], self.kept().await.tasks().len());
     }
 
-    fn kept(&self) -> Kept {
-        Kept::of(&self.held.lock().unwrap())
+    async fn look(&self, verb: &str) -> String {
+        let document = self.document();
+        let looking = Agentd::start(&["store", verb, "-c", &document], &[], self.folder.path());
+        let (status, out, log) = looking.end().await;
+        assert_eq!(status.code(), Some(0), "{out} {log:#?}");
+        out
+    }
+
+    async fn kept(&self) -> Kept {
+        match self.place {
+            Place::Server => Kept::of(&self.held.lock().unwrap()),
+            Place::Folder => Kept::exported(&self.look("export").await),
+        }
     }
 
     /// Returns when nothing is open in the store; false when the agent died before.
     async fn settled(&self) -> bool {
-        self.gate.quiet(|| self.kept().is_settled()).await
+        match self.place {
+            Place::Server => {
+                let is_settled = || Kept::of(&self.held.lock().unwrap()).is_settled();
+                self.gate.quiet(is_settled).await
+            }
+            Place::Folder => {
+                let settled = async { while !self.kept().await.is_settled() {} };
+                tokio::time::timeout(PATIENCE, settled).await.is_ok()
+            }
+        }
     }
 
     /// Says it all in order; ends early where the agent does.
@@ -128,7 +171,8 @@ impl World {
                 break;
             };
             assert_eq!(task["id"], id, "the same message is the same task");
-            if !self.settled().await {
+            // In a folder it cannot be seen; the script leaves nothing open.
+            if self.place == Place::Server && !self.settled().await {
                 break;
             }
         }
@@ -201,6 +245,8 @@ fn script(tag: &str) -> Vec<Said> {
                 echo("m2"),
             ]),
         ),
+        // It waits behind that message.
+        said("m4", "c", json!([echo("m4")])),
         said(
             "m3",
             "d",
@@ -215,7 +261,7 @@ fn script(tag: &str) -> Vec<Said> {
 }
 
 /// What the tool is asked in the course of the whole conversation, once each.
-const CALLS: [&str; 7] = ["a1", "a2", "b1", "d1", "d2", "m1", "m2"];
+const CALLS: [&str; 9] = ["a1", "a2", "b1", "d1", "d2", "m1", "m2", "m3", "m4"];
 
 /// Whether a task was answered as it is to be: its last call is what it says.
 fn assert_answered(task: &Stored) {

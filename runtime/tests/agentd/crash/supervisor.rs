@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::gate::{Moment, Point};
 use super::kept::is_live;
-use super::{LANES, World, assert_answered, is_soak, script};
+use super::{LANES, Place, World, assert_answered, is_soak, script};
 use crate::a2a::Caller;
 use crate::process::Agentd;
 
@@ -14,38 +14,59 @@ use nix::sys::signal::Signal;
 
 /// The conversation makes at least so many changes; fewer, and the test sees less than it thinks.
 const CHANGES: usize = 50;
+/// And so many requests.
+const REQUESTS: usize = 35;
 /// Kills that one store lives through.
 const WORLD: usize = 8;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_supervisor_that_is_killed_at_any_commit_loses_nothing_and_repeats_nothing() {
-    let events = recorded().await;
+    let events = recorded(Place::Server).await;
     assert!(events.len() >= CHANGES, "{events:#?}");
-    let mut points: Vec<Point> = Vec::new();
-    for (number, event) in events.iter().enumerate() {
-        // An intent is the commit: it is there, and nobody heard of it. Of the records that follow, some are not.
-        let torn = match event.ends_with("manifest") {
-            true => Moment::After,
-            false => Moment::Before,
-        };
-        let moments = [Moment::Before, Moment::After];
-        points.extend(
-            moments
-                .iter()
-                .filter(|moment| is_soak() || **moment == torn)
-                .map(|moment| (number, *moment)),
-        );
-    }
+    // An intent is the commit: it is there, and nobody heard of it. Of the records that follow, some are not.
+    let points = points(&events, |event| match event.ends_with("manifest") {
+        true => Moment::After,
+        false => Moment::Before,
+    });
+    kill(Place::Server, points).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_supervisor_whose_state_is_in_a_folder_is_killed_at_every_request_of_its_turns() {
+    let events = recorded(Place::Folder).await;
+    assert!(events.len() >= REQUESTS, "{events:#?}");
+    // What a tool did is done, and nobody heard of it.
+    let points = points(&events, |event| match event == "tool" {
+        true => Moment::After,
+        false => Moment::Before,
+    });
+    kill(Place::Folder, points).await;
+}
+
+/// Every event at its moment; when there is time, at both.
+fn points(events: &[String], moment: impl Fn(&str) -> Moment) -> Vec<Point> {
+    let both = [Moment::Before, Moment::After];
+    let all = events.iter().enumerate().flat_map(|(number, event)| {
+        let chosen = moment(event);
+        let moments = both
+            .into_iter()
+            .filter(move |moment| is_soak() || *moment == chosen);
+        moments.map(move |moment| (number, moment))
+    });
+    all.collect()
+}
+
+async fn kill(place: Place, points: Vec<Point>) {
     let points = Arc::new(points);
-    let lanes = (0..LANES).map(|lane| tokio::spawn(kill_at_each(points.clone(), lane)));
+    let lanes = (0..LANES).map(|lane| tokio::spawn(kill_at_each(place, points.clone(), lane)));
     for lane in futures::future::join_all(lanes).await {
         lane.unwrap();
     }
 }
 
-/// The changes of the whole conversation, which are the same each time.
-async fn recorded() -> Vec<String> {
-    let world = World::new().await;
+/// The events of the whole conversation, which are as many each time.
+async fn recorded(place: Place) -> Vec<String> {
+    let world = World::new(place).await;
     let (_agentd, caller) = world.start().await;
     let mut runs = Vec::new();
     for tag in ["one", "two"] {
@@ -53,7 +74,7 @@ async fn recorded() -> Vec<String> {
         let ledger = world.clone().converse(caller.clone(), script(tag)).await;
         assert_eq!(ledger.acknowledged.len(), ledger.sent.len());
         for said in &ledger.sent {
-            assert_answered(&world.kept().task_of(&said.id).unwrap());
+            assert_answered(&world.kept().await.task_of(&said.id).unwrap());
         }
         let calls = world.calls(tag);
         assert!(
@@ -69,10 +90,10 @@ async fn recorded() -> Vec<String> {
     first
 }
 
-async fn kill_at_each(points: Arc<Vec<Point>>, lane: usize) {
+async fn kill_at_each(place: Place, points: Arc<Vec<Point>>, lane: usize) {
     let mine: Vec<Point> = points.iter().copied().skip(lane).step_by(LANES).collect();
     for points in mine.chunks(WORLD) {
-        let world = World::new().await;
+        let world = World::new(place).await;
         let mut running = world.start().await;
         for (number, point) in points.iter().enumerate() {
             running = killed_at(&world, running, *point, &format!("p{number}")).await;
@@ -97,12 +118,12 @@ async fn killed_at(
     agentd.end().await;
     world.gate.bury();
     let ledger = talk.await.unwrap();
-    let before = world.kept();
+    let before = world.kept().await;
     let at = format!("at {point:?} of {events:#?}");
 
     let (agentd, caller) = world.start().await;
     assert!(world.settled().await);
-    let after = world.kept();
+    let after = world.kept().await;
     for task in before.tasks() {
         let now = after
             .task(task.id())
@@ -131,21 +152,24 @@ async fn killed_at(
 
     // Whoever was not answered asks again.
     for said in &ledger.sent {
-        let stored = before.task_of(&said.id);
-        let acknowledged = ledger.acknowledged.get(&said.id);
-        assert!(acknowledged.is_none() || stored.is_some(), "{at}: lost {said:?}");
         let again = said.say(&caller, json!({})).await.unwrap();
-        assert!(world.settled().await);
-        let task = world.kept().task_of(&said.id).unwrap();
-        assert_eq!(again["id"], task.id(), "{at}");
+        let acknowledged = ledger.acknowledged.get(&said.id);
+        assert!(
+            acknowledged.is_none_or(|id| again["id"] == id.as_str()),
+            "{at}: {said:?} {again:#}"
+        );
+    }
+    assert!(world.settled().await);
+    let after = world.kept().await;
+    for said in &ledger.sent {
+        let stored = before.task_of(&said.id);
+        let is_acknowledged = ledger.acknowledged.contains_key(&said.id);
+        assert!(!is_acknowledged || stored.is_some(), "{at}: lost {said:?}");
+        let task = after.task_of(&said.id).unwrap();
         match stored {
             Some(stored) => assert_eq!(stored.id(), task.id(), "{at}"),
             None => assert_answered(&task),
         }
-        assert!(
-            acknowledged.is_none_or(|id| id == task.id()),
-            "{at}: {said:?} {task:#?}"
-        );
     }
     let calls = world.calls(tag);
     assert!(calls.values().all(|count| *count == 1), "{at}: {calls:?}");

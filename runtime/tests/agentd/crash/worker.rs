@@ -4,10 +4,14 @@
 
 use std::sync::Arc;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+
 use super::gate::{Moment, Point};
 use super::kept::{Kept, is_live};
-use super::{LANES, World, assert_answered, script};
-use crate::process::{Agentd, PATIENCE, kill_worker};
+use super::{LANES, Place, Said, World, assert_answered, script};
+use crate::process::{Agentd, PATIENCE};
 
 /// Workers live at least at so many commits; fewer, and the test sees less than it thinks.
 const KILLS: usize = 20;
@@ -59,7 +63,7 @@ async fn a_worker_that_is_killed_at_any_commit_fails_its_turn_and_nothing_else()
 
 /// Steps through the whole conversation: at which commits which workers live.
 async fn recorded() -> Vec<Target> {
-    let world = World::new().await;
+    let world = World::new(Place::Server).await;
     let (agentd, caller) = world.start().await;
     let mut next = (0, Moment::Before);
     world.gate.renew(Some(next));
@@ -76,7 +80,10 @@ async fn recorded() -> Vec<Target> {
         }
         if world.gate.events()[next.0].ends_with("manifest") {
             for victim in [Victim::Conversation, Victim::Subagent] {
-                if worker(&agentd, &world.kept(), "one", victim).await.is_some() {
+                if worker(&agentd, &world.kept().await, "one", victim)
+                    .await
+                    .is_some()
+                {
                     targets.push((next, victim));
                 }
             }
@@ -125,24 +132,23 @@ async fn kill_at_each(targets: Arc<Vec<Target>>, lane: usize) -> Lane {
     let mut done = Lane::default();
     let mine: Vec<Target> = targets.iter().copied().skip(lane).step_by(LANES).collect();
     for targets in mine.chunks(WORLD) {
-        let world = World::new().await;
+        let world = World::new(Place::Server).await;
         let (agentd, caller) = world.start().await;
         for (number, (point, victim)) in targets.iter().enumerate() {
             let tag = format!("w{number}");
             world.gate.renew(Some(*point));
             let talk = tokio::spawn(world.clone().converse(caller.clone(), script(&tag)));
             world.gate.reached().await;
-            let kept = world.kept();
+            let kept = world.kept().await;
             let at = format!("{victim:?} at {point:?} of {:#?}", world.gate.events());
             let killed = worker(&agentd, &kept, &tag, *victim).await;
-            if let Some(killed) = &killed {
-                kill_worker(killed.pid);
-                done.killed += 1;
-            }
+            // One that leaves at this moment is not killed.
+            let killed = killed.filter(|worker| signal(worker.pid, Signal::SIGKILL));
+            done.killed += usize::from(killed.is_some());
             world.gate.open(None);
             let ledger = talk.await.unwrap_or_else(|error| panic!("{at}: {error}"));
             assert_eq!(ledger.acknowledged.len(), ledger.sent.len(), "{at}");
-            done.failed += usize::from(was_failed(&world, &kept, killed.as_ref(), &tag, &at));
+            done.failed += usize::from(was_failed(&world, &kept, killed.as_ref(), &tag, &at).await);
         }
         drop(agentd);
         world.check().await;
@@ -151,8 +157,8 @@ async fn kill_at_each(targets: Arc<Vec<Target>>, lane: usize) -> Lane {
 }
 
 /// What must be true after the death of a worker, which nothing but its own turn may show; whether that did.
-fn was_failed(world: &World, before: &Kept, killed: Option<&Worker>, tag: &str, at: &str) -> bool {
-    let after = world.kept();
+async fn was_failed(world: &World, before: &Kept, killed: Option<&Worker>, tag: &str, at: &str) -> bool {
+    let after = world.kept().await;
     assert_eq!(after.marks(), 0, "{at}");
     let calls = world.calls(tag);
     assert!(calls.values().all(|count| *count == 1), "{at}: {calls:?}");
@@ -179,4 +185,69 @@ fn was_failed(world: &World, before: &Kept, killed: Option<&Worker>, tag: &str, 
         failed = true;
     }
     failed
+}
+
+fn signal(pid: u32, signal: Signal) -> bool {
+    kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).is_ok()
+}
+
+/// What ends a process from within, or without its doing, fails the turn that it is in the middle of, by its name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_a_fault_ends_fails_one_turn_by_the_name_of_the_fault() {
+    let world = World::new(Place::Folder).await;
+    let (agentd, caller) = world.start().await;
+    let faults = [
+        Signal::SIGSEGV,
+        Signal::SIGABRT,
+        Signal::SIGBUS,
+        Signal::SIGILL,
+        Signal::SIGTERM,
+        Signal::SIGKILL,
+    ];
+    for fault in faults {
+        let tag = fault.as_str();
+        // The tool has done its work, and its answer does not come.
+        world.gate.renew(Some((1, Moment::After)));
+        let said = Said {
+            id: format!("{tag}-m"),
+            context: format!("{tag}-c"),
+            text: format!("echo {tag}-once"),
+        };
+        let saying = {
+            let (said, caller) = (said.clone(), caller.clone());
+            tokio::spawn(async move { said.say(&caller, json!({})).await })
+        };
+        world.gate.reached().await;
+        let kept = world.kept().await;
+        let hit = worker(&agentd, &kept, tag, Victim::Conversation).await.unwrap();
+        // The first one of some only takes away what Rust installs to tell a stack overflow.
+        let gone = async {
+            while signal(hit.pid, fault) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, gone).await.unwrap();
+        let task = saying.await.unwrap();
+        let task = task.unwrap_or_else(|| panic!("{tag}: {:#?}", agentd.lines("turn.failed")));
+        world.gate.bury();
+        assert_eq!(task["status"]["state"], "TASK_STATE_FAILED", "{task:#}");
+        assert!(crate::a2a::said(&task).contains(tag), "{task:#}");
+        let again = said.say(&caller, json!({})).await.unwrap();
+        assert_eq!(again["id"], task["id"], "it is not carried out again by itself");
+        let next = Said {
+            id: format!("{tag}-next"),
+            text: format!("echo {tag}-next"),
+            ..said
+        };
+        let next = next.say(&caller, json!({})).await.unwrap();
+        assert_eq!(
+            crate::a2a::answer(&next),
+            format!("the tool said: echo: {tag}-next")
+        );
+        let calls = world.calls(tag);
+        assert!(
+            calls.values().all(|count| *count == 1) && calls.len() == 2,
+            "{calls:?}"
+        );
+    }
 }
