@@ -192,3 +192,70 @@ async fn a_server_that_reads_the_json_that_it_keeps_gives_it_back_as_it_was() {
     assert_eq!(store.task("a").await.unwrap(), Some(told));
     assert_eq!(store.conversation("c").await.unwrap(), Some(talk));
 }
+
+/// An error is not "none", and none is not nothing: what is listed is there.
+#[tokio::test]
+async fn a_key_that_is_listed_and_not_given_is_asked_once_more_and_then_an_error() {
+    let held = Held::default();
+    let store = open(TestKv::new(&held)).await.unwrap();
+    store.write(write(TaskState::Submitted, 1)).await.unwrap();
+    store.probe(0).await.unwrap();
+    drop(store);
+    let before = held.lock().unwrap()[KEY].clone();
+    for (key, times, starts) in [
+        (KEY, 1, true),
+        (KEY, 2, false),
+        ("agentd/test/manifest/intent", 1, false),
+        ("agentd/test/manifest/intent", 3, false),
+    ] {
+        let kv = TestKv::new(&held);
+        kv.hides.lock().unwrap().insert(key.to_owned(), times);
+        let opened = open(kv).await;
+        assert_eq!(opened.is_ok(), starts, "{key} {times}");
+        if let Err(error) = opened {
+            let text = error.to_string();
+            assert!(text.contains("the test's server") && text.contains(key), "{text}");
+        }
+        assert_eq!(held.lock().unwrap()[KEY], before);
+    }
+    let store = open(TestKv::new(&held)).await.unwrap();
+    let expected = Some(task("a", TaskState::Submitted, 1));
+    assert_eq!(store.task("a").await.unwrap(), expected);
+}
+
+/// Pages that nobody mapped.
+#[tokio::test]
+async fn a_list_that_ends_early_is_not_taken_for_the_whole() {
+    for deletes in [true, false] {
+        let held = Held::default();
+        let kv = TestKv {
+            deletes,
+            ends_early: true,
+            ..TestKv::new(&held)
+        };
+        let store = open(kv.clone()).await.unwrap();
+        let tasks = (0..6).map(|n| Write::Task(task(&n.to_string(), TaskState::Submitted, n)));
+        store.write(tasks.collect()).await.unwrap();
+        drop(store);
+        // Seven keys are one page.
+        let store = open(kv.clone()).await.unwrap();
+        let other = vec![Write::Task(task("other", TaskState::Submitted, 9))];
+        store.write(other).await.unwrap();
+        drop(store);
+        let error = open(kv.clone()).await.err().unwrap().to_string();
+        for part in [
+            "the test's server",
+            "6 of 7 keys",
+            "list.next",
+            "remove agentd/test/manifest/intent too",
+        ] {
+            assert!(error.contains(part), "{part} is not in {error}");
+        }
+        let whole = TestKv {
+            ends_early: false,
+            ..kv
+        };
+        let store = open(whole).await.unwrap();
+        assert_eq!(support::open(&store).await.len(), 7);
+    }
+}

@@ -44,7 +44,7 @@ pub(super) async fn load<K: Kv>(
     now: Timestamp,
 ) -> Result<Loaded, StoreError> {
     let (intent_seq, intent) = take_over(kv, names, now).await?;
-    let generation = intent.generation;
+    let (generation, keys) = (intent.generation, intent.keys);
     let steps = stream::iter(intent.steps).map(|step| async move { replay(kv, names, now, &step).await });
     steps.buffer_unordered(CONCURRENT).try_collect::<()>().await?;
     let mut loaded = Loaded {
@@ -61,17 +61,17 @@ pub(super) async fn load<K: Kv>(
     for _ in 0..PAGES {
         let page = kv.list(names.root(), next.as_deref()).await;
         let page = page.map_err(|error| unavailable(kv, &error))?;
-        let mut texts = stream::iter(page.keys)
+        let is_record = |key: &String| key.starts_with(names.root()) && *key != names.intent();
+        let mut texts = stream::iter(page.keys.into_iter().filter(is_record))
             .map(|key| async move {
-                let text = kv.get(&key).await;
+                let text = listed(kv, &key).await;
                 (key, text)
             })
             .buffer_unordered(CONCURRENT);
         while let Some((key, text)) = texts.next().await {
-            if let Some(text) = text.map_err(|error| unavailable(kv, &error))? {
-                bytes += text.len() as u64;
-                loaded.take(names, &key, &text);
-            }
+            let text = text?;
+            bytes += text.len() as u64;
+            loaded.take(names, &key, &text);
             if bytes > LOAD_BYTES {
                 return Err(StoreError::Unavailable(format!(
                     "{}: there are more than {} MiB under {}; keep less, or use the store kind `file`",
@@ -83,6 +83,7 @@ pub(super) async fn load<K: Kv>(
         }
         next = page.next;
         if next.is_none() {
+            loaded.is_all(kv, names, keys)?;
             // What the last write let go of may still be there.
             let expired = loaded
                 .time
@@ -103,11 +104,23 @@ pub(super) async fn load<K: Kv>(
 }
 
 impl Loaded {
+    /// A list that ends early is not all there is.
+    fn is_all<K: Kv>(&self, kv: &K, names: &Names, keys: Option<u64>) -> Result<(), StoreError> {
+        let found = (self.seqs.len() + self.spoilt.len()) as u64;
+        let Some(keys) = keys.filter(|keys| found < *keys) else {
+            return Ok(());
+        };
+        Err(StoreError::Unavailable(format!(
+            "{}: its list has {found} of {keys} keys under {}; when it comes in pages, list.next must say where in the \
+             answer the next one begins. If records were removed by hand, remove {} too",
+            kv.place(),
+            names.root(),
+            names.intent()
+        )))
+    }
+
     /// One bad record does not keep the agent from the others.
     fn take(&mut self, names: &Names, key: &str, text: &str) {
-        if !key.starts_with(names.root()) || key == names.intent() {
-            return;
-        }
         let opened = names.open(key, text).and_then(|envelope| {
             let seq = envelope.seq;
             let change = envelope.write()?.map(Change::of).transpose()?;
@@ -131,10 +144,50 @@ impl Loaded {
     }
 }
 
+/// The value of a key that is in the list.
+async fn listed<K: Kv>(kv: &K, key: &str) -> Result<String, StoreError> {
+    // Once more: it may have gone while the list was made.
+    for _ in 0..2 {
+        let text = kv.get(key).await.map_err(|error| unavailable(kv, &error))?;
+        if let Some(text) = text {
+            return Ok(text);
+        }
+    }
+    Err(StoreError::Unavailable(format!(
+        "{}: {key} is in the list of keys, and there is no value of it; without it this agent would forget what it \
+         acknowledged. If somebody spoilt it, remove the key",
+        kv.place()
+    )))
+}
+
+/// There is certainly no intent: it is not in the list either.
+async fn is_new<K: Kv>(kv: &K, names: &Names) -> Result<(), StoreError> {
+    let (key, mut next) = (names.intent(), None);
+    for _ in 0..PAGES {
+        let page = kv.list(&key, next.as_deref()).await;
+        let page = page.map_err(|error| unavailable(kv, &error))?;
+        if page.keys.contains(&key) {
+            // It is an error, unless it came meanwhile.
+            return listed(kv, &key).await.and(Err(StoreError::Unavailable(format!(
+                "{}: {key} was not there and is there",
+                kv.place()
+            ))));
+        }
+        next = page.next;
+        if next.is_none() {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Writes the intent again as ours, so that whoever had the store before can commit nothing more.
 async fn take_over<K: Kv>(kv: &K, names: &Names, now: Timestamp) -> Result<(u64, Intent), StoreError> {
     let key = names.intent();
     let found = read(kv, names, &key).await?;
+    if found.is_none() {
+        is_new(kv, names).await?;
+    }
     let before = found.as_ref().map_or(0, |envelope| envelope.seq);
     let mut intent: Intent = match found {
         None => Intent::default(),
@@ -179,14 +232,15 @@ async fn read<K: Kv>(kv: &K, names: &Names, key: &str) -> Result<Option<Envelope
 /// Carries out a step that may have been carried out.
 async fn replay<K: Kv>(kv: &K, names: &Names, now: Timestamp, step: &Step) -> Result<(), StoreError> {
     let failed = |error: KvError| unavailable(kv, &error);
-    let found = kv.get(&step.key).await.map_err(failed)?.unwrap_or_default();
-    let at = match names.open(&step.key, &found) {
-        _ if found.is_empty() => 0,
-        Ok(envelope) => envelope.seq,
-        Err(error) => {
-            let placed = write_over(kv, names, now, step, &error, &found).await;
-            return placed.map(drop).map_err(failed);
-        }
+    let at = match kv.get(&step.key).await.map_err(failed)? {
+        None => 0,
+        Some(found) => match names.open(&step.key, &found) {
+            Ok(envelope) => envelope.seq,
+            Err(error) => {
+                let placed = write_over(kv, names, now, step, &error, &found).await;
+                return placed.map(drop).map_err(failed);
+            }
+        },
     };
     let done = match &step.text {
         Some(text) if at < step.seq => kv.put(&step.key, step.seq, text).await,

@@ -36,6 +36,14 @@ struct Op {
     conflict: String,
 }
 
+/// A tool's failure. Errors of the protocol and of the connection are none: whatever their words are, they tell nothing
+/// of a key.
+struct Said {
+    /// In the words for what is not there.
+    is_none: bool,
+    error: KvError,
+}
+
 /// The keys of an MCP server.
 pub struct McpKv {
     server: McpServer,
@@ -154,6 +162,17 @@ impl McpKv {
     }
 
     async fn call(&self, op: &Op, values: Values<'_>, idempotency_key: String) -> Result<Value, KvError> {
+        let answer = self.answer(op, values, idempotency_key).await?;
+        answer.map_err(|said| said.error)
+    }
+
+    /// What the tool says, be it that it failed.
+    async fn answer(
+        &self,
+        op: &Op,
+        values: Values<'_>,
+        idempotency_key: String,
+    ) -> Result<Result<Value, Said>, KvError> {
         let arguments: Map<String, Value> = match values.fill(&op.arguments) {
             Value::Object(arguments) => arguments,
             _ => Map::new(),
@@ -176,7 +195,7 @@ impl McpKv {
             Err(_) => return Err(KvError::Unknown(format!("no answer in {:?}", self.timeout))),
         };
         if !outcome.is_error {
-            return Ok(outcome.value);
+            return Ok(Ok(outcome.value));
         }
         let words = match outcome.value {
             Value::String(words) => words,
@@ -188,13 +207,17 @@ impl McpKv {
             Some(key) => words.replace(key, "").to_lowercase(),
             None => words.to_lowercase(),
         };
-        Err(if said.contains(&op.conflict) {
+        let error = if said.contains(&op.conflict) {
             KvError::Conflict(text)
         } else if said.contains(TOO_LARGE) {
             KvError::TooLarge(text)
         } else {
             KvError::Refused(text)
-        })
+        };
+        Ok(Err(Said {
+            is_none: said.contains(NOT_FOUND),
+            error,
+        }))
     }
 
     async fn put_as(&self, key: &str, seq: u64, text: &str, idempotency: String) -> Result<(), KvError> {
@@ -236,10 +259,10 @@ impl Kv for McpKv {
             key: Some(key),
             ..Values::default()
         };
-        match self.call(&self.get, values, format!("get {key}")).await {
+        match self.answer(&self.get, values, format!("get {key}")).await? {
             Ok(answer) => Ok(text_at(&answer, &self.get.value)),
-            Err(KvError::Refused(words)) if words.to_lowercase().contains(NOT_FOUND) => Ok(None),
-            Err(error) => Err(error),
+            Err(said) if said.is_none => Ok(None),
+            Err(said) => Err(said.error),
         }
     }
 
@@ -275,9 +298,9 @@ impl Kv for McpKv {
             seq: Some(seq),
             ..Values::default()
         };
-        match self.call(op, values, format!("delete {key}#{seq}")).await {
-            Err(KvError::Refused(words)) if words.to_lowercase().contains(NOT_FOUND) => Ok(()),
-            outcome => outcome.map(drop),
+        match self.answer(op, values, format!("delete {key}#{seq}")).await? {
+            Err(said) if !said.is_none => Err(said.error),
+            _ => Ok(()),
         }
     }
 

@@ -40,6 +40,10 @@ pub struct TestKv {
     /// What it says of a text that it never takes.
     pub refuses: fn(&str) -> Option<KvError>,
     pub limit: usize,
+    /// Keys whose value it does not give so often.
+    pub hides: Arc<Mutex<BTreeMap<String, usize>>>,
+    /// It says of no page that there is another.
+    pub ends_early: bool,
     /// What it makes of a text that it gives back.
     pub rewrites: fn(String) -> String,
 }
@@ -66,6 +70,8 @@ impl TestKv {
             rewrites: |text| text,
             after: Arc::default(),
             refuses: |_| None,
+            hides: Arc::default(),
+            ends_early: false,
             limit: 8 * 1024 * 1024,
         }
     }
@@ -124,6 +130,12 @@ impl Kv for TestKv {
     }
 
     async fn get(&self, key: &str) -> Result<Option<String>, KvError> {
+        if let Some(times) = self.hides.lock().unwrap().get_mut(key)
+            && *times > 0
+        {
+            *times -= 1;
+            return Ok(None);
+        }
         let held = self.held.lock().unwrap();
         Ok(held.get(key).map(|(_, text)| (self.rewrites)(text.clone())))
     }
@@ -135,7 +147,7 @@ impl Kv for TestKv {
             .keys()
             .filter(|key| key.starts_with(prefix) && key.as_str() > after);
         let keys: Vec<String> = keys.take(7).cloned().collect();
-        let next = (keys.len() == 7).then(|| keys[6].clone());
+        let next = (keys.len() == 7 && !self.ends_early).then(|| keys[6].clone());
         Ok(KeyPage { keys, next })
     }
 
