@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # peers.sh KIND: installs programs that we did not write, at the versions pinned in tests/peers, and prints the folder.
-#   npm, mcp-npm, oauth, conformance  the one that holds node_modules
+#   npm, mcp-npm, a2a-npm, oauth, conformance  the one that holds node_modules
 #   python, mcp-python, tools          a Python environment
 #   mcp-old                            a Python environment, and in it a folder for each release of releases.txt
 set -euo pipefail
@@ -45,7 +45,7 @@ npm_packages() {
 once "peers-$kind"
 peers=$ROOT/tests/peers/$kind
 case $kind in
-npm | mcp-npm | oauth | conformance)
+npm | mcp-npm | a2a-npm | oauth | conformance)
   folder=$CACHE/peers/$kind-$(content_key "tests/peers/$kind/package-lock.json")
   if ! ready "$folder"; then
     logged "fetching the npm packages of tests/peers/$kind (half a minute)" npm_packages "$folder" "$peers"
@@ -67,6 +67,6 @@ python | mcp-python | tools)
     touch "$folder/done"
   fi
   ;;
-*) die "usage: peers.sh npm|mcp-npm|oauth|conformance|python|mcp-python|mcp-old|tools" ;;
+*) die "usage: peers.sh npm|mcp-npm|a2a-npm|oauth|conformance|python|mcp-python|mcp-old|tools" ;;
 esac
 echo "$folder"

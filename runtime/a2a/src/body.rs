@@ -1,10 +1,15 @@
 //! The bytes of requests and answers, within the budgets: what a body takes is held until it was read and understood,
 //! what an answer takes until the caller has it.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
 use bytes::Bytes;
 use http::StatusCode;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::Body;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use crate::access::Refusal;
@@ -57,6 +62,51 @@ where
             "BODY_TOO_SLOW",
             "the body did not arrive within 30 seconds",
         )),
+    }
+}
+
+/// The body of an answer.
+pub(crate) enum Answer {
+    Whole(Full<Bytes>),
+    /// One event after the other. Dropping it tells whoever makes them.
+    Stream(mpsc::Receiver<Bytes>),
+}
+
+impl Answer {
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        Self::Whole(Full::new(bytes))
+    }
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Self::Whole(body) => Pin::new(body).poll_frame(context),
+            Self::Stream(events) => {
+                let event = ready!(events.poll_recv(context));
+                Poll::Ready(event.map(|event| Ok(Frame::data(event))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(body) => body.is_end_stream(),
+            Self::Stream(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(body) => body.size_hint(),
+            Self::Stream(_) => SizeHint::default(),
+        }
     }
 }
 

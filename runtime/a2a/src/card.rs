@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use a2a::{MutualTlsSecurityScheme, SecurityScheme, TRANSPORT_PROTOCOL_JSONRPC};
+use a2a::{
+    MutualTlsSecurityScheme, SecurityScheme, TRANSPORT_PROTOCOL_HTTP_JSON, TRANSPORT_PROTOCOL_JSONRPC,
+};
 use bytes::Bytes;
 use url::Url;
 
@@ -100,12 +102,16 @@ fn build_card(config: &CardConfig) -> AgentCard {
         name: config.name.clone(),
         description: config.description.clone(),
         version: config.version.clone(),
-        supported_interfaces: vec![AgentInterface::new(
-            config.url.as_str(),
-            TRANSPORT_PROTOCOL_JSONRPC,
-        )],
+        supported_interfaces: vec![
+            AgentInterface::new(config.url.as_str(), TRANSPORT_PROTOCOL_JSONRPC),
+            // Callers append paths that begin with a slash.
+            AgentInterface::new(
+                config.url.as_str().trim_end_matches('/'),
+                TRANSPORT_PROTOCOL_HTTP_JSON,
+            ),
+        ],
         capabilities: AgentCapabilities {
-            streaming: Some(false),
+            streaming: Some(true),
             push_notifications: Some(false),
             extensions: None,
             extended_agent_card: Some(false),
@@ -163,8 +169,12 @@ mod tests {
                     "url": "https://helper-agent.team.svc:8443/",
                     "protocolBinding": "JSONRPC",
                     "protocolVersion": "1.0",
+                }, {
+                    "url": "https://helper-agent.team.svc:8443",
+                    "protocolBinding": "HTTP+JSON",
+                    "protocolVersion": "1.0",
                 }],
-                "capabilities": { "streaming": false, "pushNotifications": false, "extendedAgentCard": false },
+                "capabilities": { "streaming": true, "pushNotifications": false, "extendedAgentCard": false },
                 "defaultInputModes": ["text/plain", "application/json"],
                 "defaultOutputModes": ["text/plain"],
                 "skills": [{ "id": "message", "name": "helper", "description": "Helps.", "tags": ["agent"] }],

@@ -5,6 +5,7 @@ use a2a::{
     ERROR_INFO_TYPE, FieldViolation, JsonRpcError, PROTOCOL_DOMAIN, TypedDetail, error_code as code,
     error_reason,
 };
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::service::{Away, ServiceError};
@@ -24,6 +25,10 @@ pub(crate) struct Fault {
 const DOMAIN: &str = "agentd.io";
 /// The type of the detail that tells a caller to try again.
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
+/// Answers that a caller does not read.
+const BUSY: &str = "TOO_MANY_REQUESTS";
+/// Messages that wait.
+const FULL: &str = "TOO_MANY_MESSAGES";
 /// When a caller may try again what passes: turns and disks take seconds.
 const RETRY: &str = "5s";
 
@@ -115,8 +120,15 @@ impl Fault {
 
     pub(crate) fn busy() -> Self {
         Self::passing(
-            "TOO_MANY_REQUESTS",
+            BUSY,
             "answers to this caller that it has not read yet are too many; read them, then ask again",
+        )
+    }
+
+    pub(crate) fn nothing_to_follow() -> Self {
+        Self::new(
+            code::UNSUPPORTED_OPERATION,
+            "the task has ended and nothing more happens to it; read it with GetTask",
         )
     }
 
@@ -128,6 +140,47 @@ impl Fault {
 
     /// The `error` member.
     pub(crate) fn to_wire(&self) -> JsonRpcError {
+        JsonRpcError {
+            code: self.code,
+            message: self.message.clone(),
+            data: Some(Value::Array(self.details())),
+        }
+    }
+
+    /// The status and the body where HTTP carries the error (section 5.4 of the specification).
+    pub(crate) fn to_http(&self) -> (StatusCode, Value) {
+        let (status, name) = match (self.code, self.passing) {
+            (code::TASK_NOT_FOUND | code::METHOD_NOT_FOUND, _) => (StatusCode::NOT_FOUND, "NOT_FOUND"),
+            (
+                code::TASK_NOT_CANCELABLE
+                | code::PUSH_NOTIFICATION_NOT_SUPPORTED
+                | code::UNSUPPORTED_OPERATION
+                | code::EXTENDED_CARD_NOT_CONFIGURED
+                | code::EXTENSION_SUPPORT_REQUIRED
+                | code::VERSION_NOT_SUPPORTED,
+                _,
+            ) => (StatusCode::BAD_REQUEST, "FAILED_PRECONDITION"),
+            (
+                code::CONTENT_TYPE_NOT_SUPPORTED
+                | code::PARSE_ERROR
+                | code::INVALID_REQUEST
+                | code::INVALID_PARAMS,
+                _,
+            ) => (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"),
+            (_, Some(BUSY | FULL)) => (StatusCode::TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED"),
+            (_, Some(_)) => (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
+            (_, None) => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL"),
+        };
+        let body = json!({ "error": {
+            "code": status.as_u16(),
+            "status": name,
+            "message": self.message,
+            "details": self.details(),
+        } });
+        (status, body)
+    }
+
+    fn details(&self) -> Vec<Value> {
         let mut data = Vec::new();
         if !self.violations.is_empty() {
             data.push(json!(TypedDetail::bad_request(self.violations.clone())));
@@ -142,11 +195,7 @@ impl Fault {
                 self.code == code::VERSION_NOT_SUPPORTED,
             )),
         }
-        JsonRpcError {
-            code: self.code,
-            message: self.message.clone(),
-            data: Some(Value::Array(data)),
-        }
+        data
     }
 }
 
@@ -155,14 +204,12 @@ impl From<&ServiceError> for Fault {
         match error {
             ServiceError::TaskNotFound(_) => Self::new(code::TASK_NOT_FOUND, error.to_string()),
             ServiceError::TaskEnded(_) => Self::new(code::UNSUPPORTED_OPERATION, error.to_string()),
+            ServiceError::NotCancelable(_) => Self::new(code::TASK_NOT_CANCELABLE, error.to_string()),
             ServiceError::Invalid { field, problem } => {
                 Self::params(vec![violation(*field, problem.clone())])
             }
             ServiceError::Unavailable { away, .. } => match away {
-                Away::Full => Self::passing(
-                    "TOO_MANY_MESSAGES",
-                    "too many messages wait already; send it again later",
-                ),
+                Away::Full => Self::passing(FULL, "too many messages wait already; send it again later"),
                 Away::Stopping => Self::passing(
                     "AGENT_STOPPING",
                     "the agent is about to stop; send it again later",

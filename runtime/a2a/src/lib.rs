@@ -6,8 +6,10 @@
 //! is behind [`Service`].
 
 mod access;
+mod binding;
 mod body;
 mod budget;
+mod call;
 pub mod caller;
 pub mod card;
 pub mod client;
@@ -15,12 +17,15 @@ mod connection;
 mod fault;
 mod http;
 pub mod limit;
+mod list;
 pub mod listener;
 mod message;
 pub mod operation;
+mod rest;
 mod rpc;
 pub mod server;
 pub mod service;
+mod stream;
 mod throttle;
 pub mod tls;
 pub mod wire;
@@ -28,4 +33,4 @@ pub mod wire;
 pub use caller::{Caller, Principals, Role};
 pub use card::{Card, CardConfig};
 pub use listener::{Authentication, ListenError, Listener, Transport};
-pub use service::{Away, GetTask, SendMessage, Service, ServiceError};
+pub use service::{Away, GetTask, ListTasks, Listed, SendMessage, Service, ServiceError, Subscription};

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use agentd_base::class::{Class, Classified};
 use agentd_base::drain::Watch;
 use agentd_identity::SpiffeId;
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use rustls::ServerConfig;
 use tokio::sync::watch;
 
+use crate::body::Answer;
 use crate::budget::Budget;
 use crate::caller::Principals;
 use crate::card::Card;
@@ -133,9 +132,9 @@ impl Listener {
 struct Agent(Arc<App>);
 
 impl Handler for Agent {
-    type Body = Full<Bytes>;
+    type Body = Answer;
 
-    async fn handle(&self, peer: Option<Arc<SpiffeId>>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn handle(&self, peer: Option<Arc<SpiffeId>>, request: Request<Incoming>) -> Response<Answer> {
         handle(&self.0, peer.as_deref(), request).await
     }
 

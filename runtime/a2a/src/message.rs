@@ -1,4 +1,4 @@
-//! Parameters of `SendMessage` and `GetTask`: checked by field, so that a caller learns every fault at once, then
+//! Parameters of `SendMessage` and of what names a task: checked by field, so that a caller learns every fault at once, then
 //! parsed into the official types. Pure.
 
 use a2a::FieldViolation;
@@ -86,6 +86,18 @@ pub(crate) fn get(params: Value) -> Result<Parsed<GetTask>, Fault> {
     })
 }
 
+/// The task of `CancelTask` and `SubscribeToTask`.
+pub(crate) fn id(params: &Value) -> Result<String, Fault> {
+    let mut found = Vec::new();
+    let empty = Map::new();
+    let fields = params.as_object().unwrap_or(&empty);
+    check_id(fields, "id", "id", true, &mut found);
+    match fields.get("id").and_then(Value::as_str) {
+        Some(id) if found.is_empty() => Ok(id.to_owned()),
+        _ => Err(Fault::params(found)),
+    }
+}
+
 /// Cuts a task's history to what was asked for.
 pub(crate) fn cut_history(task: &mut Task, keep: Option<usize>) {
     match (keep, &mut task.history) {
@@ -163,7 +175,7 @@ fn part_problem(part: &Value) -> Option<&'static str> {
     }
 }
 
-fn check_id(
+pub(crate) fn check_id(
     fields: &Map<String, Value>,
     name: &str,
     path: &str,
@@ -187,7 +199,11 @@ fn check_id(
     }
 }
 
-fn check_history(fields: &Map<String, Value>, path: &str, found: &mut Vec<FieldViolation>) -> Option<usize> {
+pub(crate) fn check_history(
+    fields: &Map<String, Value>,
+    path: &str,
+    found: &mut Vec<FieldViolation>,
+) -> Option<usize> {
     match fields.get("historyLength") {
         None | Some(Value::Null) => None,
         Some(value) => match value.as_i64().and_then(|length| i32::try_from(length).ok()) {

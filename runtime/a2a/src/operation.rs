@@ -8,8 +8,16 @@ use crate::caller::Role;
 pub enum Operation {
     /// `SendMessage`.
     SendMessage,
+    /// `SendStreamingMessage`.
+    SendStreamingMessage,
     /// `GetTask`.
     GetTask,
+    /// `ListTasks`.
+    ListTasks,
+    /// `CancelTask`.
+    CancelTask,
+    /// `SubscribeToTask`.
+    SubscribeToTask,
 }
 
 /// What a method name stands for.
@@ -27,12 +35,24 @@ pub enum Method {
 
 impl Operation {
     /// All that are served.
-    pub const ALL: [Self; 2] = [Self::SendMessage, Self::GetTask];
+    pub const ALL: [Self; 6] = [
+        Self::SendMessage,
+        Self::SendStreamingMessage,
+        Self::GetTask,
+        Self::ListTasks,
+        Self::CancelTask,
+        Self::SubscribeToTask,
+    ];
 
     /// The least role that may call it. Whose task it may touch is decided by [`crate::Caller::may_see`].
     pub const fn least_role(self) -> Role {
         match self {
-            Self::SendMessage | Self::GetTask => Role::Agent,
+            Self::SendMessage
+            | Self::SendStreamingMessage
+            | Self::GetTask
+            | Self::ListTasks
+            | Self::CancelTask
+            | Self::SubscribeToTask => Role::Agent,
         }
     }
 
@@ -40,7 +60,11 @@ impl Operation {
     pub const fn name(self) -> &'static str {
         match self {
             Self::SendMessage => a2a::methods::SEND_MESSAGE,
+            Self::SendStreamingMessage => a2a::methods::SEND_STREAMING_MESSAGE,
             Self::GetTask => a2a::methods::GET_TASK,
+            Self::ListTasks => a2a::methods::LIST_TASKS,
+            Self::CancelTask => a2a::methods::CANCEL_TASK,
+            Self::SubscribeToTask => a2a::methods::SUBSCRIBE_TO_TASK,
         }
     }
 }
@@ -49,17 +73,14 @@ impl Method {
     /// Looks a JSON-RPC method up.
     pub fn of(name: &str) -> Self {
         use a2a::methods as m;
+        if let Some(operation) = Operation::ALL.into_iter().find(|one| one.name() == name) {
+            return Self::Served(operation);
+        }
         match name {
-            m::SEND_MESSAGE => Self::Served(Operation::SendMessage),
-            m::GET_TASK => Self::Served(Operation::GetTask),
             m::CREATE_PUSH_CONFIG | m::GET_PUSH_CONFIG | m::LIST_PUSH_CONFIGS | m::DELETE_PUSH_CONFIG => {
                 Self::PushNotSupported
             }
-            m::SEND_STREAMING_MESSAGE
-            | m::LIST_TASKS
-            | m::CANCEL_TASK
-            | m::SUBSCRIBE_TO_TASK
-            | m::GET_EXTENDED_AGENT_CARD => Self::Unsupported,
+            m::GET_EXTENDED_AGENT_CARD => Self::Unsupported,
             _ => Self::Unknown,
         }
     }
@@ -73,11 +94,14 @@ mod tests {
     fn every_method_of_the_protocol_is_in_the_table_and_no_other() {
         for (name, method) in [
             ("SendMessage", Method::Served(Operation::SendMessage)),
+            (
+                "SendStreamingMessage",
+                Method::Served(Operation::SendStreamingMessage),
+            ),
             ("GetTask", Method::Served(Operation::GetTask)),
-            ("SendStreamingMessage", Method::Unsupported),
-            ("ListTasks", Method::Unsupported),
-            ("CancelTask", Method::Unsupported),
-            ("SubscribeToTask", Method::Unsupported),
+            ("ListTasks", Method::Served(Operation::ListTasks)),
+            ("CancelTask", Method::Served(Operation::CancelTask)),
+            ("SubscribeToTask", Method::Served(Operation::SubscribeToTask)),
             ("GetExtendedAgentCard", Method::Unsupported),
             ("CreateTaskPushNotificationConfig", Method::PushNotSupported),
             ("GetTaskPushNotificationConfig", Method::PushNotSupported),

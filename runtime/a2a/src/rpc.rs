@@ -85,7 +85,7 @@ pub(crate) fn answer(id: JsonRpcId, outcome: Result<Value, Fault>) -> Vec<u8> {
 }
 
 /// Whether a version is ours: `1.0`, whatever the patch.
-fn speaks(version: Option<&str>) -> bool {
+pub(crate) fn speaks(version: Option<&str>) -> bool {
     let Some(version) = version.map(str::trim) else {
         return false;
     };
@@ -166,7 +166,7 @@ mod tests {
             (JsonRpcId::Number(1), -32602)
         );
         assert_eq!(
-            code(r#"{"id":1,"jsonrpc":"2.0","method":"ListTasks"}"#, v),
+            code(r#"{"id":1,"jsonrpc":"2.0","method":"GetExtendedAgentCard"}"#, v),
             (JsonRpcId::Number(1), -32004)
         );
         assert_eq!(
@@ -259,6 +259,11 @@ mod random {
                 "returnImmediately",
                 "id",
                 "tenant",
+                "status",
+                "pageSize",
+                "pageToken",
+                "statusTimestampAfter",
+                "includeArtifacts",
             ])
             .prop_map(str::to_owned),
             ".{0,8}",
@@ -277,9 +282,13 @@ mod random {
             ),
             Ok(Call {
                 id,
-                operation: Operation::GetTask,
+                operation: Operation::ListTasks,
                 params,
             }) => (
+                id,
+                crate::list::parse(&params).map(|listing| json!(listing.request.context_id)),
+            ),
+            Ok(Call { id, params, .. }) => (
                 id,
                 crate::message::get(params).map(|parsed| json!(parsed.request.id)),
             ),
@@ -298,7 +307,7 @@ mod random {
 
         #[test]
         fn any_parameters_are_answered(
-            method in prop::sample::select(vec!["SendMessage", "GetTask"]),
+            method in prop::sample::select(vec!["SendMessage", "GetTask", "ListTasks"]),
             params in any_json(),
         ) {
             answered(json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string().as_bytes());

@@ -1,12 +1,15 @@
 //! What stands behind the listener: the agent. It gets requests that are parsed, bounded and from an authorised
 //! caller, and answers with wire types.
 
+use std::sync::Arc;
+
 use agentd_base::class::{Class, Classified};
 use async_trait::async_trait;
 use serde_json::json;
+use tokio::sync::broadcast;
 
 use crate::caller::Caller;
-use crate::wire::{Part, Task};
+use crate::wire::{Part, StreamResponse, Task, TaskState};
 
 /// A message of a caller, checked at the edge: ids are bounded and not empty, there is at least one part, every part
 /// is text or data.
@@ -46,6 +49,41 @@ pub struct GetTask {
     pub id: String,
 }
 
+/// Asks for a page of the tasks that the caller may see, the one that changed last first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListTasks {
+    /// Of this context.
+    pub context_id: Option<String>,
+    /// In this state.
+    pub state: Option<TaskState>,
+    /// Whose state is of this time or later.
+    pub since: Option<jiff::Timestamp>,
+    /// At most so many.
+    pub page_size: usize,
+    /// Those after the task that has this token; ours or not is the agent's to say.
+    pub page_token: Option<String>,
+}
+
+/// Such a page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    /// Whole tasks, each with the token for what comes after it.
+    pub tasks: Vec<(Task, String)>,
+    /// Whether there are more after the last one.
+    pub more: bool,
+    /// How many there are on all pages.
+    pub total: u64,
+}
+
+/// A task as it is, and what happens to it from then on, in the same order for everybody who follows it.
+#[derive(Debug)]
+pub struct Subscription {
+    /// Its state.
+    pub task: Task,
+    /// What happens; none when this process has done with it. It ends when this process has done with the task.
+    pub events: Option<broadcast::Receiver<Arc<StreamResponse>>>,
+}
+
 /// The agent, as the listener sees it.
 #[async_trait]
 pub trait Service: Send + Sync {
@@ -60,6 +98,16 @@ pub trait Service: Send + Sync {
     /// A task that the caller may see ([`Caller::may_see`]); [`ServiceError::TaskNotFound`] for one that it may not.
     /// The history is returned whole: the listener cuts it to what was asked for.
     async fn get_task(&self, caller: &Caller, request: GetTask) -> Result<Task, ServiceError>;
+
+    /// A page of the tasks that the caller may see.
+    async fn list_tasks(&self, caller: &Caller, request: ListTasks) -> Result<Listed, ServiceError>;
+
+    /// Cancels a task; when this returns it is. One that was is not cancelled again. The listener runs this to its end
+    /// even if the caller has gone.
+    async fn cancel_task(&self, caller: &Caller, id: &str) -> Result<(), ServiceError>;
+
+    /// Follows a task.
+    async fn subscribe(&self, caller: &Caller, id: &str) -> Result<Subscription, ServiceError>;
 }
 
 /// Why the agent takes nothing now. It may later.
@@ -82,6 +130,9 @@ pub enum ServiceError {
     /// The message names a task that has ended.
     #[error("the task {0} has ended; send the message without a task id to go on in its context")]
     TaskEnded(String),
+    /// The task to cancel has ended otherwise.
+    #[error("the task {0} has ended and can no longer be cancelled")]
+    NotCancelable(String),
     /// A field of the request does not fit what is stored.
     #[error("{field}: {problem}")]
     Invalid {
@@ -106,7 +157,9 @@ pub enum ServiceError {
 impl Classified for ServiceError {
     fn class(&self) -> Class {
         match self {
-            Self::TaskNotFound(_) | Self::TaskEnded(_) | Self::Invalid { .. } => Class::Invalid,
+            Self::TaskNotFound(_) | Self::TaskEnded(_) | Self::NotCancelable(_) | Self::Invalid { .. } => {
+                Class::Invalid
+            }
             Self::Unavailable { .. } => Class::Unavailable,
             Self::Internal(_) => Class::Internal,
         }

@@ -1,9 +1,9 @@
 //! The wire types of A2A 1.0, from the official crate, and the one conversion they need.
 
 pub use a2a::{
-    AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Artifact, GetTaskRequest, Message, Part,
-    PartContent, Role, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, Task, TaskState,
-    TaskStatus,
+    AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Artifact, GetTaskRequest, ListTasksResponse,
+    Message, Part, PartContent, Role, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
+    StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 
 /// The protocol version that this crate speaks, as it stands on the wire.

@@ -37,7 +37,7 @@ async fn python() -> String {
 }
 
 /// Runs the probe as this caller; its exit code tells whether every check passed.
-async fn probe(world: &World, own: Option<&str>, checks: &str) -> (bool, String) {
+async fn probe(world: &World, own: Option<&str>, transport: &str, checks: &str) -> (bool, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, content: &str| {
         let path = folder.path().join(name);
@@ -49,6 +49,12 @@ async fn probe(world: &World, own: Option<&str>, checks: &str) -> (bool, String)
     probe.arg(Path::new(PEERS).join("peers/python/a2a_sdk_probe.py"));
     probe.args([
         &url,
+        "--transport",
+        transport,
+        "--text",
+        "watched hi",
+        "--slow-text",
+        "hold",
         "--checks",
         checks,
         "--ca",
@@ -72,26 +78,39 @@ async fn probe(world: &World, own: Option<&str>, checks: &str) -> (bool, String)
 
 #[tokio::test]
 async fn the_official_python_client_gets_its_answers() {
-    let world = World::start().await;
-    let (passed, said) = probe(&world, Some(ALICE), "card,send,get,notfound,version").await;
-    assert!(passed, "{said}");
-    for check in ["card", "send", "get", "notfound", "version"] {
-        assert!(
-            said.lines().any(|line| line.starts_with(&format!("ok {check}"))),
-            "{check}: {said}"
-        );
+    let checks = [
+        "card",
+        "send",
+        "stream",
+        "get",
+        "list",
+        "cancel",
+        "subscribe-terminal",
+        "notfound",
+        "version",
+    ];
+    for transport in ["JSONRPC", "HTTP+JSON"] {
+        let world = World::start().await;
+        let (passed, said) = probe(&world, Some(ALICE), transport, &checks.join(",")).await;
+        assert!(passed, "{transport}: {said}");
+        for check in checks {
+            // It looks at versions where it knows the URL.
+            let asked = check != "version" || transport == "JSONRPC";
+            let seen = said.lines().any(|line| line.starts_with(&format!("ok {check}")));
+            assert_eq!(seen, asked, "{transport} {check}: {said}");
+        }
     }
 }
 
 #[tokio::test]
 async fn the_official_python_client_is_refused_without_a_listed_certificate() {
     let world = World::start().await;
-    let (passed, said) = probe(&world, None, "card,send").await;
+    let (passed, said) = probe(&world, None, "JSONRPC", "card,send").await;
     assert!(
         !passed && said.contains("401") && said.contains("ok card"),
         "{said}"
     );
-    let (passed, said) = probe(&world, Some(MALLORY), "send").await;
+    let (passed, said) = probe(&world, Some(MALLORY), "JSONRPC", "send").await;
     assert!(!passed && said.contains("403"), "{said}");
     assert!(world.agent.tasks.lock().unwrap().is_empty());
 }

@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 use super::turns::TurnEnd;
 use crate::worker::frame::TurnResult;
 
+/// The name of the artifact that is the answer of a turn.
+pub const ANSWER: &str = "answer";
+
 /// A new task with the caller's message in it.
 pub fn submitted(
     id: String,
@@ -75,7 +78,7 @@ pub fn ended(mut task: Task, result: &TurnResult, answer_id: String, now: Timest
     task.status_message = message;
     if !result.text.is_empty() {
         let parts = json!([{ "text": result.text }]);
-        task.artifacts = vec![json!({ "artifactId": answer_id, "name": "answer", "parts": parts })];
+        task.artifacts = vec![json!({ "artifactId": answer_id, "name": ANSWER, "parts": parts })];
     }
     task
 }
@@ -83,6 +86,14 @@ pub fn ended(mut task: Task, result: &TurnResult, answer_id: String, now: Timest
 /// The task after a turn without a result.
 pub fn failed(mut task: Task, reason: String, now: Timestamp) -> Task {
     task.state = TaskState::Failed;
+    task.updated_at = now;
+    task.status_message = Some(reason);
+    task
+}
+
+/// The task that a caller has cancelled.
+pub fn canceled(mut task: Task, reason: String, now: Timestamp) -> Task {
+    task.state = TaskState::Canceled;
     task.updated_at = now;
     task.status_message = Some(reason);
     task

@@ -3,6 +3,8 @@
 //! in order, conversations side by side; a transcript and its task's end are stored in one transaction; no task stays
 //! `working` after a restart. What waits is in the store and not in memory.
 
+mod cancel;
+mod feed;
 mod health;
 mod lane;
 mod service;
@@ -20,10 +22,11 @@ use agentd_base::readiness::Readiness;
 use agentd_base::report::LastRun;
 use agentd_state::store::size;
 use agentd_state::{OpenTask, Store, StoreError, Task, TaskState, Write, conversation_key};
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::{OnceCell, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::feed::Feed;
 use self::health::Watched;
 pub use self::service::A2aService;
 use self::slots::Slots;
@@ -52,8 +55,8 @@ pub struct Tasks {
     ids: SharedIds,
     clock: SharedClock,
     lanes: Mutex<Lanes>,
-    /// Where each open task stands, for those who wait for its end.
-    followed: Mutex<HashMap<String, watch::Sender<TaskState>>>,
+    /// What happens to each open task, for those who follow it or wait for its end.
+    followed: Mutex<HashMap<String, Arc<Feed>>>,
     /// The turn that ended last.
     last_run: watch::Sender<Option<LastRun>>,
     slots: Slots,
@@ -147,9 +150,7 @@ impl Tasks {
 
     /// Puts a stored task into its lane.
     fn admit(self: &Arc<Self>, entry: Entry) {
-        lock(&self.followed)
-            .entry(entry.id.clone())
-            .or_insert_with(|| watch::Sender::new(TaskState::Submitted));
+        self.feed(&entry.id);
         if let Some(entry) = lock(&self.lanes).add(entry) {
             let tasks = self.clone();
             self.running.spawn(async move {
@@ -175,11 +176,24 @@ impl Tasks {
 
     /// Returns when the task has ended, or when this process has done with it.
     async fn ended(&self, id: &str) {
-        let following = lock(&self.followed).get(id).map(watch::Sender::subscribe);
+        let following = lock(&self.followed).get(id).map(|feed| feed.states());
         if let Some(mut following) = following {
-            // The sender goes when this process has done with the task, which may not be its end.
+            // The feed goes when this process has done with the task, which may not be its end.
             let _ = following.wait_for(|state| state.is_terminal()).await;
         }
+    }
+
+    /// What happens to this task, which is open.
+    fn feed(&self, id: &str) -> Arc<Feed> {
+        let mut followed = lock(&self.followed);
+        let feed = followed.entry(id.to_owned());
+        feed.or_insert_with(|| Feed::new(id, self.stop.child_token()))
+            .clone()
+    }
+
+    /// What happens to a task from now on, and its answer so far; none when this process has done with it.
+    fn follow(&self, id: &str) -> Option<Followed> {
+        lock(&self.followed).get(id).map(|feed| feed.follow())
     }
 
     async fn visible(&self, caller: &Caller, id: &str) -> Result<Task, ServiceError> {
@@ -346,6 +360,12 @@ impl Tasks {
         }
     }
 }
+
+/// A task's events, and what was said of its answer.
+type Followed = (
+    broadcast::Receiver<Arc<wire::StreamResponse>>,
+    Option<wire::Artifact>,
+);
 
 /// A turn that waits for another one.
 pub(super) struct Waiting(Arc<AtomicUsize>);

@@ -12,6 +12,7 @@
 #![allow(unreachable_pub)]
 
 mod a2a;
+mod a2a_tasks;
 mod bounds;
 mod bridge;
 mod cli;

@@ -22,7 +22,7 @@ async fn the_card_is_public_and_cacheable() {
         (200, "application/json")
     );
     assert_eq!(card.header("cache-control"), "public, max-age=60");
-    assert_eq!(card.json()["capabilities"]["streaming"], json!(false));
+    assert_eq!(card.json()["capabilities"]["streaming"], json!(true));
     let etag = card.header("etag").to_owned();
     let again = Request::get("/.well-known/agent-card.json").header("host", "localhost");
     let again = nobody

@@ -106,10 +106,12 @@ async fn versions_types_and_methods() {
         (with("/?A2A-Version=1.0", Some("9.9"), json), -32009),
         (with("/", Some("1.0"), "text/plain"), -32005),
         (rpc("/", "tasks/get", json!({})), -32601),
-        (rpc("/", "ListTasks", json!({})), -32004),
-        (rpc("/", "CancelTask", json!({ "id": "x" })), -32004),
-        (rpc("/", "SendStreamingMessage", message("echo hi")), -32004),
-        (rpc("/", "SubscribeToTask", json!({ "id": "x" })), -32004),
+        (rpc("/", "ListTasks", json!({ "pageSize": 0 })), -32602),
+        (rpc("/", "ListTasks", json!({ "pageToken": "x" })), -32602),
+        (rpc("/", "CancelTask", json!({ "id": "x" })), -32001),
+        (rpc("/", "CancelTask", json!({})), -32602),
+        (rpc("/", "SendStreamingMessage", message("away")), -32603),
+        (rpc("/", "SubscribeToTask", json!({ "id": "x" })), -32001),
         (rpc("/", "GetExtendedAgentCard", json!({})), -32004),
         (rpc("/", "CreateTaskPushNotificationConfig", json!({})), -32003),
         (rpc("/", "SendMessage", json!({})), -32602),
@@ -130,7 +132,7 @@ async fn versions_types_and_methods() {
     }
     let get = alice.get("/").await;
     assert_eq!((get.status, get.header("allow")), (405, "POST"));
-    assert_eq!(alice.get("/tasks/x").await.status, 404);
+    assert_eq!(alice.get("/nowhere").await.status, 404);
 }
 
 #[tokio::test]

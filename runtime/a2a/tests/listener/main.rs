@@ -10,5 +10,8 @@ mod access;
 mod bounds;
 mod calls;
 mod life;
+mod lists;
+mod rest;
+mod streams;
 #[path = "../support/mod.rs"]
 mod support;

@@ -14,10 +14,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agentd_a2a::wire::{Artifact, Message, Part, Role as Speaker, Task, TaskState, TaskStatus};
+use agentd_a2a::wire::{
+    Artifact, Message, Part, Role as Speaker, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState,
+    TaskStatus, TaskStatusUpdateEvent,
+};
 use agentd_a2a::{
-    Authentication, Away, Caller, Card, CardConfig, GetTask, Listener, Principals, Role, SendMessage,
-    Service, ServiceError, Transport, tls,
+    Authentication, Away, Caller, Card, CardConfig, GetTask, ListTasks, Listed, Listener, Principals, Role,
+    SendMessage, Service, ServiceError, Subscription, Transport, tls,
 };
 use agentd_base::drain::Drain;
 use agentd_config::document::Principal;
@@ -26,13 +29,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, broadcast, watch};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -51,8 +55,8 @@ pub fn now() -> jiff::Timestamp {
     jiff::Timestamp::now()
 }
 
-/// An agent that does what the text says: `echo X` answers X, `hold` waits for [`Agent::release`], `break` panics,
-/// `away` is unavailable.
+/// An agent that does what the text says: `echo X` answers X, `hold` waits for [`Agent::release`], `watched X` answers X
+/// when somebody follows it, in pieces, `break` panics, `away` is unavailable.
 #[derive(Clone)]
 pub struct Agent {
     pub tasks: Arc<Mutex<HashMap<String, (String, Task)>>>,
@@ -60,6 +64,9 @@ pub struct Agent {
     pub arrived: Arc<Semaphore>,
     /// Counts what was written.
     written: watch::Sender<usize>,
+    feeds: Arc<Mutex<HashMap<String, broadcast::Sender<Arc<StreamResponse>>>>>,
+    /// Counts those who follow.
+    pub followers: watch::Sender<usize>,
 }
 
 impl Agent {
@@ -69,6 +76,37 @@ impl Agent {
 
     pub async fn wait_for_arrival(&self) {
         self.arrived.acquire().await.unwrap().forget();
+    }
+
+    fn tell(&self, id: &str, event: StreamResponse) {
+        let _ = self.feeds.lock().unwrap()[id].send(Arc::new(event));
+    }
+
+    /// Tells a piece of the answer.
+    pub fn piece(&self, id: &str, text: &str, append: bool) {
+        self.tell(
+            id,
+            StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
+                task_id: id.to_owned(),
+                context_id: "c".into(),
+                artifact: artifact(text),
+                append: Some(append),
+                last_chunk: None,
+                metadata: None,
+            }),
+        );
+    }
+
+    fn end(&self, owner: &str, mut task: Task, state: TaskState) {
+        task.status = status(state);
+        self.store(owner, &task);
+        let update = TaskStatusUpdateEvent {
+            task_id: task.id.clone(),
+            context_id: task.context_id.clone(),
+            status: task.status.clone(),
+            metadata: None,
+        };
+        self.tell(&task.id, StreamResponse::StatusUpdate(update));
     }
 
     fn store(&self, owner: &str, task: &Task) {
@@ -85,6 +123,17 @@ fn status(state: TaskState) -> TaskStatus {
         state,
         message: None,
         timestamp: agentd_a2a::wire::timestamp(now()),
+    }
+}
+
+fn artifact(text: &str) -> Artifact {
+    Artifact {
+        artifact_id: "answer".into(),
+        name: None,
+        description: None,
+        parts: vec![Part::text(text)],
+        metadata: None,
+        extensions: None,
     }
 }
 
@@ -124,6 +173,11 @@ impl Service for Agent {
             metadata: None,
         };
         let (agent, owner, id) = (self.clone(), caller.key().to_owned(), task.id.clone());
+        agent
+            .feeds
+            .lock()
+            .unwrap()
+            .insert(id.clone(), broadcast::Sender::new(4));
         agent.store(&owner, &task);
         agent.arrived.add_permits(1);
         if request.return_immediately {
@@ -133,16 +187,15 @@ impl Service for Agent {
             if text == "hold" {
                 agent.gate.acquire().await.unwrap().forget();
             }
-            task.status = status(TaskState::Completed);
-            task.artifacts = Some(vec![Artifact {
-                artifact_id: "answer".into(),
-                name: None,
-                description: None,
-                parts: vec![Part::text(text.strip_prefix("echo ").unwrap_or(&text))],
-                metadata: None,
-                extensions: None,
-            }]);
-            agent.store(&owner, &task);
+            let said = text.strip_prefix("echo ").unwrap_or(&text);
+            if let Some(said) = text.strip_prefix("watched ") {
+                let mut followers = agent.followers.subscribe();
+                followers.wait_for(|count| *count > 0).await.unwrap();
+                agent.piece(&task.id, said, false);
+                agent.piece(&task.id, "!", true);
+            }
+            task.artifacts = Some(vec![artifact(said)]);
+            agent.end(&owner, task, TaskState::Completed);
             agent.arrived.add_permits(1);
         });
         Ok(id)
@@ -160,6 +213,59 @@ impl Service for Agent {
             Some((owner, task)) if caller.may_see(owner) => Ok(task.clone()),
             _ => Err(ServiceError::TaskNotFound(request.id)),
         }
+    }
+
+    async fn list_tasks(&self, caller: &Caller, request: ListTasks) -> Result<Listed, ServiceError> {
+        let tasks = self.tasks.lock().unwrap();
+        let mut tasks: Vec<Task> = tasks
+            .values()
+            .filter(|(owner, _)| caller.may_see(owner))
+            .map(|(_, task)| task.clone())
+            .filter(|task| {
+                request
+                    .state
+                    .as_ref()
+                    .is_none_or(|state| *state == task.status.state)
+            })
+            .collect();
+        tasks.sort_by(|one, other| other.id.cmp(&one.id));
+        let total = tasks.len() as u64;
+        if let Some(token) = &request.page_token {
+            let at = tasks.iter().position(|task| task.id == *token);
+            let at = at.ok_or(ServiceError::Invalid {
+                field: "pageToken",
+                problem: "is not of this list".into(),
+            })?;
+            tasks.drain(..=at);
+        }
+        let more = tasks.len() > request.page_size;
+        tasks.truncate(request.page_size);
+        let tasks = tasks.into_iter().map(|task| (task.clone(), task.id)).collect();
+        Ok(Listed { tasks, more, total })
+    }
+
+    async fn cancel_task(&self, caller: &Caller, id: &str) -> Result<(), ServiceError> {
+        let task = self.get_task(caller, GetTask { id: id.into() }).await?;
+        match task.status.state {
+            TaskState::Canceled => Ok(()),
+            state if state.is_terminal() => Err(ServiceError::NotCancelable(id.into())),
+            _ => {
+                self.end(caller.key(), task, TaskState::Canceled);
+                Ok(())
+            }
+        }
+    }
+
+    async fn subscribe(&self, caller: &Caller, id: &str) -> Result<Subscription, ServiceError> {
+        let task = self.get_task(caller, GetTask { id: id.into() }).await?;
+        let events = self
+            .feeds
+            .lock()
+            .unwrap()
+            .get(id)
+            .map(broadcast::Sender::subscribe);
+        self.followers.send_modify(|count| *count += 1);
+        Ok(Subscription { task, events })
     }
 }
 
@@ -195,6 +301,8 @@ pub fn agent() -> Arc<Agent> {
         gate: Arc::new(Semaphore::new(0)),
         arrived: Arc::new(Semaphore::new(0)),
         written: watch::Sender::new(0),
+        feeds: Arc::default(),
+        followers: watch::Sender::new(0),
     })
 }
 
@@ -328,6 +436,11 @@ impl Peer {
     }
 
     pub async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, String> {
+        Answer::read(self.open(request).await?).await
+    }
+
+    /// The head of the answer, and the body as it comes.
+    pub async fn open(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
         let response = match self {
             Self::One(sender) => {
                 sender.ready().await.map_err(|error| error.to_string())?;
@@ -335,7 +448,13 @@ impl Peer {
             }
             Self::Two(sender) => sender.send_request(request).await,
         };
-        Answer::read(response.map_err(|error| format!("{error:?}"))?).await
+        response.map_err(|error| format!("{error:?}"))
+    }
+
+    /// A request of the HTTP+JSON binding.
+    pub async fn rest(&mut self, verb: &str, path: &str, body: Value) -> Answer {
+        let path = format!("{}{path}", self.authority());
+        self.send(rest(verb, &path, body)).await.unwrap()
     }
 
     pub async fn get(&mut self, path: &str) -> Answer {
@@ -370,6 +489,65 @@ pub fn rpc(path: &str, method: &str, params: Value) -> Request<Full<Bytes>> {
         .header("a2a-version", "1.0")
         .body(Full::from(body.to_string()))
         .unwrap()
+}
+
+pub fn rest(verb: &str, path: &str, body: Value) -> Request<Full<Bytes>> {
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    Request::builder()
+        .method(verb)
+        .uri(path)
+        .header("host", "localhost")
+        .header("content-type", "application/a2a+json")
+        .header("a2a-version", "1.0")
+        .body(Full::from(body))
+        .unwrap()
+}
+
+/// The events of a stream, one by one.
+pub struct Events {
+    body: Incoming,
+    text: String,
+}
+
+impl Events {
+    pub fn of(response: Response<Incoming>) -> Self {
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self {
+            body: response.into_body(),
+            text: String::new(),
+        }
+    }
+
+    /// The next one; none at the end.
+    pub async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let (event, rest) = (event.to_owned(), rest.to_owned());
+                self.text = rest;
+                match event.strip_prefix("data: ") {
+                    Some(json) => return Some(serde_json::from_str(json).unwrap()),
+                    None => continue,
+                }
+            }
+            let frame = self.body.frame().await?.unwrap();
+            let data = frame.into_data().unwrap();
+            self.text.push_str(std::str::from_utf8(&data).unwrap());
+        }
+    }
+
+    /// All that come, to the end.
+    pub async fn all(mut self) -> Vec<Value> {
+        let mut all = Vec::new();
+        while let Some(event) = self.next().await {
+            all.push(event);
+        }
+        all
+    }
 }
 
 pub fn message(text: &str) -> Value {

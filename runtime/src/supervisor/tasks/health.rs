@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_base::readiness::Readiness;
-use agentd_state::{Conversation, Noted, OpenTask, Store, StoreError, Task, Write};
+use agentd_state::{Conversation, Noted, OpenTask, Store, StoreError, Task, TaskPage, TaskQuery, Write};
 use tokio::sync::watch;
 
 /// The name under which it blocks readiness.
@@ -80,6 +80,10 @@ impl Watched {
 
     pub(super) async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError> {
         self.0.store.open_tasks().await
+    }
+
+    pub(super) async fn tasks(&self, query: TaskQuery) -> Result<TaskPage, StoreError> {
+        self.0.store.tasks(query).await
     }
 
     fn fails(&self) {

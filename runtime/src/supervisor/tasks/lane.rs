@@ -10,11 +10,12 @@ use futures::FutureExt as _;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::feed::{Feed, answer_id};
 use super::health::FIRST_PAUSE;
 use super::{Durability, Tasks, lock};
 use crate::supervisor::lanes::Entry;
 use crate::supervisor::last_run::last_run;
-use crate::supervisor::record::{cut_short, ended, failed, text_of};
+use crate::supervisor::record::{canceled, cut_short, ended, failed, text_of};
 use crate::supervisor::turns::{TurnEnd, TurnInput};
 
 /// What a caller is told of a task that did not begin.
@@ -43,7 +44,8 @@ impl Tasks {
         let mut next = Some(first);
         while let Some(entry) = next {
             // A fault of ours ends this task and not its conversation, which would wait for ever.
-            let run = AssertUnwindSafe(self.run_task(&entry)).catch_unwind();
+            let feed = self.feed(&entry.id);
+            let run = AssertUnwindSafe(self.run_task(&entry, &feed)).catch_unwind();
             if run.await.is_err() {
                 let reason = "the agent has a fault and could not go on; its log has the details";
                 tracing::error!(event = "turn.failed", run.id = entry.id, err = reason);
@@ -54,7 +56,7 @@ impl Tasks {
         }
     }
 
-    async fn run_task(&self, entry: &Entry) {
+    async fn run_task(&self, entry: &Entry, feed: &Arc<Feed>) {
         let slot = tokio::select! {
             biased;
             () = self.closed.cancelled() => None,
@@ -63,6 +65,8 @@ impl Tasks {
         if slot.is_none() {
             return self.leave_waiting(entry).await;
         }
+        // From here on it can no longer be cancelled as one that has not begun.
+        let mut begun = feed.begun.lock().await;
         let (task, before) = match self.load(entry).await {
             Ok(Some(loaded)) => loaded,
             // It has ended already.
@@ -88,7 +92,9 @@ impl Tasks {
                 return self.fail_unfinished(&entry.id, &reason).await;
             }
         }
-        self.publish(&entry.id, TaskState::Working);
+        feed.publish(&working);
+        *begun = true;
+        drop(begun);
         let (transcript, began) = match before {
             Some(before) => (before.transcript, Some(before.created_at)),
             None => (Value::Null, None),
@@ -101,13 +107,14 @@ impl Tasks {
             text: text_of(&working),
             hops: working.hops,
             charge: None,
-            listener: None,
+            listener: Some(feed.clone()),
         };
         let (began_at, hops) = (self.clock.now(), input.hops);
-        let end = self.runner.run(input, &self.stop).await;
+        let end = self.runner.run(input, &feed.stop).await;
         let last = last_run(&entry.id, hops, &end, began_at, self.clock.now());
         self.last_run.send_replace(Some(last));
-        let stopped = self.stop.is_cancelled();
+        let cancelled = feed.cancelled.is_cancelled();
+        let stopped = self.stop.is_cancelled() && !cancelled;
         match end {
             TurnEnd::Done(ref result) if stopped && result.status == Status::Cancelled => {
                 self.leave(working, cut_short(&end)).await;
@@ -121,7 +128,12 @@ impl Tasks {
                     created_at: began.unwrap_or(now),
                     transcript,
                 });
-                self.settle(ended(working, &result, self.ids.next(), now), conversation)
+                self.settle(ended(working, &result, answer_id(&entry.id), now), conversation)
+                    .await;
+            }
+            TurnEnd::Broken { reason, .. } if cancelled => {
+                let reason = format!("it was cancelled; {reason}");
+                self.settle(canceled(working, reason, self.clock.now()), None)
                     .await;
             }
             TurnEnd::Broken { .. } if stopped => self.leave(working, cut_short(&end)).await,
@@ -187,12 +199,12 @@ impl Tasks {
     /// Stores where a task stands after its turn, together with the transcript, and tells whoever follows it. Until it
     /// is stored the turn has not ended.
     async fn settle(&self, task: Task, conversation: Option<Conversation>) {
-        let (id, state) = (task.id.clone(), task.state);
+        let id = task.id.clone();
         let is_told = conversation.is_some();
         let mut batch: Vec<Write> = conversation.into_iter().map(Write::Conversation).collect();
         batch.push(Write::Task(task.clone()));
         match self.persist(batch, &self.stop).await {
-            Persisted::Written => self.publish(&id, state),
+            Persisted::Written => self.publish(&task),
             Persisted::Stopped => {}
             // More than the store takes at once, now and ever: the task ends, and the conversation goes on without it.
             Persisted::TooMuch(error) => {
@@ -205,9 +217,8 @@ impl Tasks {
                 less.status_message = Some(format!(
                     "what was said in this turn will not be remembered: {error}"
                 ));
-                let state = less.state;
-                if let Persisted::Written = self.persist(vec![Write::Task(less)], &self.stop).await {
-                    self.publish(&id, state);
+                if let Persisted::Written = self.persist(vec![Write::Task(less.clone())], &self.stop).await {
+                    self.publish(&less);
                 }
             }
         }
@@ -240,9 +251,10 @@ impl Tasks {
         }
     }
 
-    fn publish(&self, id: &str, state: TaskState) {
-        if let Some(follower) = lock(&self.followed).get(id) {
-            follower.send_replace(state);
+    fn publish(&self, task: &Task) {
+        let feed = lock(&self.followed).get(&task.id).cloned();
+        if let Some(feed) = feed {
+            feed.publish(task);
         }
     }
 }

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use agentd_a2a::{Caller, GetTask, SendMessage, Service, ServiceError, wire};
+use agentd_a2a::{
+    Caller, GetTask, ListTasks, Listed, Role, SendMessage, Service, ServiceError, Subscription, wire,
+};
+use agentd_state::{Task, TaskMark, TaskQuery, TaskState};
 use async_trait::async_trait;
+use jiff::Timestamp;
 
-use super::Tasks;
+use super::{Tasks, unavailable};
 use crate::supervisor::record::wire_task;
 
 /// The agent's side of A2A.
@@ -29,5 +33,116 @@ impl Service for A2aService {
 
     async fn get_task(&self, caller: &Caller, request: GetTask) -> Result<wire::Task, ServiceError> {
         Ok(wire_task(self.0.visible(caller, &request.id).await?))
+    }
+
+    async fn list_tasks(&self, caller: &Caller, request: ListTasks) -> Result<Listed, ServiceError> {
+        let Some(query) = query(caller, request)? else {
+            return Ok(Listed {
+                tasks: Vec::new(),
+                more: false,
+                total: 0,
+            });
+        };
+        let page = self.0.store.tasks(query).await;
+        let page = page.map_err(|error| unavailable(&error))?;
+        let shown = |task: Task| {
+            let token = token(&TaskMark::of(&task));
+            (wire_task(task), token)
+        };
+        Ok(Listed {
+            tasks: page.tasks.into_iter().map(shown).collect(),
+            more: page.more,
+            total: page.total,
+        })
+    }
+
+    async fn cancel_task(&self, caller: &Caller, id: &str) -> Result<(), ServiceError> {
+        self.0.cancel(caller, id).await
+    }
+
+    async fn subscribe(&self, caller: &Caller, id: &str) -> Result<Subscription, ServiceError> {
+        // First, so that nothing is missed between the two.
+        let (events, said) = self.0.follow(id).unzip();
+        let mut task = wire_task(self.0.visible(caller, id).await?);
+        if let Some(said) = said.flatten()
+            && !task.status.state.is_terminal()
+        {
+            task.artifacts = Some(vec![said]);
+        }
+        Ok(Subscription { task, events })
+    }
+}
+
+/// What is asked of the store; none when there can be no such task.
+fn query(caller: &Caller, request: ListTasks) -> Result<Option<TaskQuery>, ServiceError> {
+    let state = match request.state {
+        None | Some(wire::TaskState::Unspecified) => None,
+        Some(state) => match stored(&state) {
+            None => return Ok(None),
+            state => state,
+        },
+    };
+    let after = match &request.page_token {
+        None => None,
+        Some(text) => Some(mark(text).ok_or(ServiceError::Invalid {
+            field: "pageToken",
+            problem: "is none that this agent gave; leave it out to begin with the first page".to_owned(),
+        })?),
+    };
+    Ok(Some(TaskQuery {
+        owner: (!caller.has_role(Role::Operator)).then(|| caller.key().to_owned()),
+        context_id: request.context_id,
+        state,
+        since: request.since,
+        after,
+        limit: request.page_size,
+    }))
+}
+
+const fn stored(state: &wire::TaskState) -> Option<TaskState> {
+    match state {
+        wire::TaskState::Submitted => Some(TaskState::Submitted),
+        wire::TaskState::Working => Some(TaskState::Working),
+        wire::TaskState::Completed => Some(TaskState::Completed),
+        wire::TaskState::Failed => Some(TaskState::Failed),
+        wire::TaskState::Canceled => Some(TaskState::Canceled),
+        wire::TaskState::Rejected => Some(TaskState::Rejected),
+        wire::TaskState::Unspecified | wire::TaskState::InputRequired | wire::TaskState::AuthRequired => None,
+    }
+}
+
+fn token(mark: &TaskMark) -> String {
+    format!("{}-{}", mark.updated_at.as_microsecond(), mark.id)
+}
+
+fn mark(token: &str) -> Option<TaskMark> {
+    let (at, id) = token.split_once('-')?;
+    Some(TaskMark {
+        updated_at: Timestamp::from_microsecond(at.parse().ok()?).ok()?,
+        id: id.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_leads_back_to_its_place_and_others_lead_nowhere() {
+        let place = TaskMark {
+            updated_at: "2026-12-01T10:00:00.123456Z".parse().unwrap(),
+            id: "0193-a-b".into(),
+        };
+        assert_eq!(mark(&token(&place)), Some(place));
+        for other in [
+            "",
+            "x",
+            "-",
+            "x-y",
+            "99999999999999999999-a",
+            "9999999999999999999-a",
+        ] {
+            assert_eq!(mark(other), None, "{other}");
+        }
     }
 }

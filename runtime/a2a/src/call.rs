@@ -1,0 +1,401 @@
+//! One call of an authorised caller, whatever the binding: from the request to what it asks for, and from that to its
+//! answer or its stream.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, Method as Verb, Response, StatusCode, header};
+use hyper::body::Body;
+use serde_json::{Map, Value};
+use tracing::Instrument as _;
+
+use crate::access::Refusal;
+use crate::binding::{Binding, JSON};
+use crate::body::{Answer, held, read};
+use crate::caller::Caller;
+use crate::fault::Fault;
+use crate::http::{App, Route, answer_of, not_allowed, route};
+use crate::list::Listing;
+use crate::operation::Operation;
+use crate::rest::Found;
+use crate::service::{GetTask, ServiceError, Subscription};
+use crate::{limit, list, message, rest, rpc, stream, wire};
+
+/// What was asked for, so far done that only the answer is to be made.
+enum Asked {
+    Task(Wanted),
+    List(Box<Listing>),
+    Stream(Box<Subscription>),
+}
+
+/// A task that a caller asked for, in one way or the other.
+struct Wanted {
+    operation: Operation,
+    task_id: String,
+    /// Not before its end.
+    wait: bool,
+    history: Option<usize>,
+}
+
+/// A call that is answered at once.
+struct Unmet {
+    binding: Binding,
+    fault: Fault,
+}
+
+/// Carries a call out.
+pub(crate) async fn call<B>(
+    app: &Arc<App>,
+    caller: Caller,
+    head: Parts,
+    body: B,
+) -> Result<Response<Answer>, Refusal>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    // What was sent is not kept while the task runs: the head and the body end with this.
+    let (binding, asked) = match take(app, &caller, head, body).await? {
+        Ok(taken) => taken,
+        Err(Unmet { binding, fault }) => return Ok(at_once(&binding, fault)),
+    };
+    if let Asked::Stream(subscription) = asked {
+        let key = caller.key().to_owned();
+        let body = stream::open(app, key, binding, *subscription);
+        return Ok(answer_of(StatusCode::OK, "text/event-stream", body));
+    }
+    if let Asked::Task(Wanted {
+        wait: true, task_id, ..
+    }) = &asked
+    {
+        app.service.ended(task_id).await;
+    }
+    let Ok(Ok(room)) = tokio::time::timeout(
+        limit::TURN,
+        app.answering.reserve(caller.key(), limit::ANSWER_BYTES),
+    )
+    .await
+    else {
+        return Ok(at_once(&binding, Fault::busy()));
+    };
+    let (status, bytes) = binding.answer(show(app, &caller, asked).await);
+    Ok(answer_of(
+        status,
+        binding.media_type(),
+        Answer::whole(held(bytes, room)),
+    ))
+}
+
+fn at_once(binding: &Binding, fault: Fault) -> Response<Answer> {
+    let (status, bytes) = binding.answer(Err(fault));
+    answer_of(status, binding.media_type(), Answer::whole(Bytes::from(bytes)))
+}
+
+/// Reads a request and does what it asks for, so far that only its answer has to be made.
+async fn take<B>(
+    app: &App,
+    caller: &Caller,
+    head: Parts,
+    body: B,
+) -> Result<Result<(Binding, Asked), Unmet>, Refusal>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let understood = match route(head.uri.path(), app.card.base_path()) {
+        Route::Rpc => understand_rpc(app, caller, &head, body).await?,
+        Route::Rest(path) => understand_rest(app, caller, &head, path, body).await?,
+        Route::Card => return Err(nothing_there()),
+    };
+    let (binding, operation, params) = match understood {
+        Ok(understood) => understood,
+        Err(unmet) => return Ok(Err(unmet)),
+    };
+    if !caller.has_role(operation.least_role()) {
+        return Err(Refusal::new(
+            StatusCode::FORBIDDEN,
+            "ROLE_NOT_SUFFICIENT",
+            "the role of this principal does not allow the operation",
+        ));
+    }
+    let span = tracing::info_span!("a2a", peer.spiffe_id = caller.key(), operation = operation.name());
+    let begun = begin(app, caller, operation, params).instrument(span).await;
+    Ok(match begun {
+        Ok(asked) => Ok((binding, asked)),
+        Err(fault) => Err(Unmet { binding, fault }),
+    })
+}
+
+type Understood = Result<(Binding, Operation, Value), Unmet>;
+
+async fn understand_rpc<B>(app: &App, caller: &Caller, head: &Parts, body: B) -> Result<Understood, Refusal>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if head.method != Verb::POST {
+        return Err(not_allowed("POST", "calls are sent with POST"));
+    }
+    if !has_media_type(&head.headers, &[JSON]) {
+        return Ok(Err(Unmet {
+            binding: Binding::JsonRpc(a2a::JsonRpcId::Null),
+            fault: Fault::content_type("send the call with Content-Type: application/json"),
+        }));
+    }
+    let (bytes, _reserved) = read(&app.reading, caller.key(), body).await?;
+    Ok(match rpc::parse(&bytes, version(head).as_deref()) {
+        Ok(rpc::Call {
+            id,
+            operation,
+            params,
+        }) => Ok((Binding::JsonRpc(id), operation, params)),
+        Err(rpc::Refused { id, fault }) => Err(Unmet {
+            binding: Binding::JsonRpc(id),
+            fault,
+        }),
+    })
+}
+
+async fn understand_rest<B>(
+    app: &App,
+    caller: &Caller,
+    head: &Parts,
+    path: &str,
+    body: B,
+) -> Result<Understood, Refusal>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let unmet = |fault| {
+        Ok(Err(Unmet {
+            binding: Binding::HttpJson,
+            fault,
+        }))
+    };
+    let (method, mut params, has_body) = match rest::find(&head.method, path, head.uri.query()) {
+        Found::Call {
+            method,
+            params,
+            has_body,
+        } => (method, params, has_body),
+        Found::WrongVerb(verbs) => return Err(not_allowed(verbs, "this path is reached in another way")),
+        Found::Nothing => return Err(nothing_there()),
+    };
+    let version = version(head);
+    if !rpc::speaks(version.as_deref()) {
+        return unmet(Fault::version(version.as_deref()));
+    }
+    let operation = match rest::operation(method) {
+        Ok(operation) => operation,
+        Err(fault) => return unmet(fault),
+    };
+    if has_body {
+        let (bytes, _reserved) = read(&app.reading, caller.key(), body).await?;
+        // To cancel and to subscribe nothing more need be said than the path does.
+        if !bytes.is_empty() {
+            if !has_media_type(&head.headers, &[rest::MEDIA_TYPE, JSON]) {
+                return unmet(Fault::content_type(
+                    "send the call with Content-Type: application/a2a+json",
+                ));
+            }
+            match object(&bytes) {
+                Ok(mut fields) => {
+                    fields.append(&mut params);
+                    params = fields;
+                }
+                Err(fault) => return unmet(fault),
+            }
+        }
+    }
+    Ok(Ok((Binding::HttpJson, operation, Value::Object(params))))
+}
+
+fn object(bytes: &[u8]) -> Result<Map<String, Value>, Fault> {
+    if agentd_base::json::values(bytes) > limit::VALUES {
+        let problem = format!("it holds more than {} values", limit::VALUES);
+        return Err(Fault::params(vec![crate::fault::violation("body", problem)]));
+    }
+    match serde_json::from_slice(bytes) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err(Fault::params(vec![crate::fault::violation(
+            "body",
+            "must be an object",
+        )])),
+        Err(error) => Err(Fault::parse(&error.to_string())),
+    }
+}
+
+/// Does what is asked for.
+async fn begin(app: &App, caller: &Caller, operation: Operation, params: Value) -> Result<Asked, Fault> {
+    let wanted = |task_id, wait, history| {
+        Asked::Task(Wanted {
+            operation,
+            task_id,
+            wait,
+            history,
+        })
+    };
+    match operation {
+        Operation::SendMessage | Operation::SendStreamingMessage => {
+            let message::Parsed { request, history } = message::send(params)?;
+            tracing::info!(event = "a2a.message", message.id = request.message_id);
+            let wait = !request.return_immediately;
+            let (service, sender) = (app.service.clone(), caller.clone());
+            let task_id =
+                to_its_end(app, async move { service.send_message(&sender, request).await }).await?;
+            if operation == Operation::SendMessage {
+                return Ok(wanted(task_id, wait, history));
+            }
+            follow(app, caller, task_id, history)
+                .await
+                .map(|subscription| Asked::Stream(Box::new(subscription)))
+        }
+        Operation::GetTask => {
+            let parsed = message::get(params)?;
+            Ok(wanted(parsed.request.id, false, parsed.history))
+        }
+        Operation::ListTasks => Ok(Asked::List(Box::new(list::parse(&params)?))),
+        Operation::CancelTask => {
+            let id = message::id(&params)?;
+            tracing::info!(event = "a2a.cancel", run.id = id);
+            let (service, canceller, task_id) = (app.service.clone(), caller.clone(), id.clone());
+            to_its_end(
+                app,
+                async move { service.cancel_task(&canceller, &task_id).await },
+            )
+            .await?;
+            Ok(wanted(id, false, None))
+        }
+        Operation::SubscribeToTask => {
+            let subscription = follow(app, caller, message::id(&params)?, None).await?;
+            if subscription.task.status.state.is_terminal() {
+                return Err(Fault::nothing_to_follow());
+            }
+            Ok(Asked::Stream(Box::new(subscription)))
+        }
+    }
+}
+
+async fn follow(
+    app: &App,
+    caller: &Caller,
+    id: String,
+    history: Option<usize>,
+) -> Result<Subscription, Fault> {
+    let subscribed = app.service.subscribe(caller, &id).await;
+    let mut subscription = subscribed.map_err(|error| told(app, &error))?;
+    message::cut_history(&mut subscription.task, history);
+    Ok(subscription)
+}
+
+/// On a task of its own: a caller that goes away must not stop what it began half-way.
+async fn to_its_end<T: Send + 'static>(
+    app: &App,
+    work: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
+) -> Result<T, Fault> {
+    tokio::spawn(work.in_current_span())
+        .await
+        .unwrap_or_else(|ended| Err(ServiceError::Internal(ended.to_string())))
+        .map_err(|error| told(app, &error))
+}
+
+/// The result of a call.
+async fn show(app: &App, caller: &Caller, asked: Asked) -> Result<Value, Fault> {
+    match asked {
+        Asked::Task(wanted) => {
+            let request = GetTask { id: wanted.task_id };
+            let found = app.service.get_task(caller, request).await;
+            let mut task = found.map_err(|error| told(app, &error))?;
+            message::cut_history(&mut task, wanted.history);
+            match wanted.operation {
+                Operation::SendMessage => to_value(&wire::SendMessageResponse::Task(task)),
+                Operation::SendStreamingMessage
+                | Operation::GetTask
+                | Operation::ListTasks
+                | Operation::CancelTask
+                | Operation::SubscribeToTask => to_value(&task),
+            }
+        }
+        Asked::List(listing) => {
+            let listed = app.service.list_tasks(caller, listing.request.clone()).await;
+            to_value(&listing.page(listed.map_err(|error| told(app, &error))?))
+        }
+        // A stream is no one result.
+        Asked::Stream(_) => Err(Fault::internal()),
+    }
+}
+
+/// What the caller is told; what it is not told goes to the log.
+fn told(app: &App, error: &ServiceError) -> Fault {
+    if matches!(
+        error,
+        ServiceError::Unavailable { .. } | ServiceError::Internal(_)
+    ) && let Some(left_out) = app.failures.pass(Instant::now())
+    {
+        tracing::error!(event = "a2a.failed", err = %error, left_out);
+    }
+    Fault::from(error)
+}
+
+fn to_value(result: &impl serde::Serialize) -> Result<Value, Fault> {
+    serde_json::to_value(result).map_err(|error| {
+        tracing::error!(event = "a2a.task.encode.fail", err = %error);
+        Fault::internal()
+    })
+}
+
+fn nothing_there() -> Refusal {
+    Refusal::new(
+        StatusCode::NOT_FOUND,
+        "NOT_FOUND",
+        "there is nothing at this path",
+    )
+}
+
+fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
+    let value = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    types.iter().any(|one| essence.eq_ignore_ascii_case(one))
+}
+
+/// What the caller named in the header, else in the query.
+fn version(head: &Parts) -> Option<String> {
+    if let Some(value) = head.headers.get(wire::VERSION_HEADER) {
+        return Some(String::from_utf8_lossy(value.as_bytes()).into_owned());
+    }
+    url::form_urlencoded::parse(head.uri.query()?.as_bytes())
+        .find(|(name, _)| name.eq_ignore_ascii_case(wire::VERSION_HEADER))
+        .map(|(_, value)| value.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn content_types() {
+        let json = |value: &str| {
+            let value = HeaderValue::from_str(value).unwrap();
+            has_media_type(&HeaderMap::from_iter([(header::CONTENT_TYPE, value)]), &[JSON])
+        };
+        assert!(json("application/json"));
+        assert!(json("Application/JSON; charset=utf-8"));
+        for wrong in [
+            "text/plain",
+            "application/jsonp",
+            "",
+            "text/plain; application/json",
+        ] {
+            assert!(!json(wrong), "{wrong}");
+        }
+        assert!(!has_media_type(&HeaderMap::new(), &[JSON]));
+    }
+}
