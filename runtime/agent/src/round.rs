@@ -27,11 +27,11 @@ impl Round {
     /// was still to come, and nothing of it shows: it is not made.
     pub(crate) fn whole(&mut self, stop: Stop) -> Vec<(usize, ToolCall)> {
         let mut calls = self.calls();
-        let said = self
+        let last_said = self
             .0
             .iter()
-            .filter(|(block, _)| !matches!(block, Block::Opaque(_)));
-        let ends_in_call = matches!(said.last(), Some((Block::ToolCall(_), _)));
+            .rfind(|(block, _)| !matches!(block, Block::Opaque(_)));
+        let ends_in_call = matches!(last_said, Some((Block::ToolCall(_), _)));
         if stop == Stop::Length && ends_in_call && calls.pop().is_some() {
             self.answer(calls.len(), Observation::error(CUT));
         }

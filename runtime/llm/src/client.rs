@@ -21,6 +21,7 @@ use crate::dialect::{Dialect, StructuredOutput};
 use crate::error::ModelError;
 use crate::message::{ModelReply, ModelRequest};
 use crate::model::{CallContext, Endpoint, Sink};
+use crate::names::Names;
 use crate::tokens::Calibration;
 use crate::wire::{self, Ask, Fault, Heard, Quirks, REPLY_BYTES};
 
@@ -102,7 +103,17 @@ impl ModelClient {
         } = self.setup;
         let way = codec::way(dialect, structured_output, quirks, request);
         let stream = context.sink.is_some() && !quirks.no_stream;
-        let ask = codec::ask(dialect, model, &origin, request, stream, way, quirks, &self.shelf);
+        let ask = Ask {
+            dialect,
+            model,
+            origin: &origin,
+            request,
+            stream,
+            names: Names::of(request, dialect),
+            way,
+            quirks,
+            shelf: &self.shelf,
+        };
         let body = Bytes::from(codec::body(&ask));
         let response = self
             .sent(self.request(&ask, body.clone(), context)?, stream)

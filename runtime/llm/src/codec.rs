@@ -3,10 +3,8 @@
 
 use serde_json::Value;
 
-use crate::body::Shelf;
 use crate::dialect::{Dialect, StructuredOutput};
 use crate::message::{Arguments, Block, ModelReply, ModelRequest, Usage};
-use crate::names::Names;
 use crate::tokens::{Calibration, characters};
 use crate::wire::{Ask, Fault, Heard, Quirks, Reader, Way};
 use crate::{anthropic, bedrock, openai, responses};
@@ -30,30 +28,6 @@ pub(crate) fn way(dialect: Dialect, wanted: StructuredOutput, quirks: Quirks, re
             Way::Tool
         }
         (StructuredOutput::Auto | StructuredOutput::JsonSchema, _) => Way::Prompt,
-    }
-}
-
-/// A request made ready.
-pub(crate) fn ask<'a>(
-    dialect: Dialect,
-    model: &'a str,
-    origin: &'a str,
-    request: &'a ModelRequest,
-    stream: bool,
-    way: Way,
-    quirks: Quirks,
-    shelf: &'a Shelf,
-) -> Ask<'a> {
-    Ask {
-        dialect,
-        model,
-        origin,
-        request,
-        stream,
-        names: Names::of(request, dialect),
-        way,
-        quirks,
-        shelf,
     }
 }
 

@@ -1,6 +1,11 @@
 //! The clocks of a model over real sockets: an answer may take its time as long as it comes, and silence ends it. What was
 //! sent and not answered is not sent there again.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -134,9 +134,10 @@ impl Workshop {
         }
         let router = span.tools(router);
         let speaker = turn.is_heard.then(Arc::<Speaker>::default);
-        let listener = speaker
-            .clone()
-            .map_or_else(|| Arc::new(Mute) as Arc<dyn Sink>, |speaker| speaker);
+        let listener: Arc<dyn Sink> = match &speaker {
+            Some(speaker) => speaker.clone(),
+            None => Arc::new(Mute),
+        };
         let input = input(turn, instruction, window(document), span.traceparent(), listener);
         let telling = async {
             if let Some(speaker) = &speaker {

@@ -102,7 +102,8 @@ async fn an_intent_that_never_gets_through_does_not_keep_the_others_from_it() {
 
 #[tokio::test]
 async fn what_is_too_large_for_the_server_is_told_and_keeps_nothing_from_it() {
-    let refusals: [(fn(&str) -> Option<KvError>, Class); 2] = [
+    type Refuses = fn(&str) -> Option<KvError>;
+    let refusals: [(Refuses, Class); 2] = [
         (
             |text| is_bad(text).then(|| KvError::TooLarge("HTTP 413".into())),
             Class::Denied,
