@@ -38,7 +38,7 @@ test-e2e: ## real pods on one node: install, agents, refusals, deletion
 soak: ## the long versions of tests: more rounds of random input, a stream of an hour, ten minutes without a write; SOAK=SECONDS and PROPTEST_CASES=N for shorter ones, STEPS=soak-unit for one of them
 	$(S)/test.sh $(or $(STEPS),soak-unit soak-interop soak-api)
 
-bench: ## one JSON line for each measure: name, value, unit, n; fails above what is promised. PARTS="mcp agent" for some of them
+bench: ## one JSON line for each measure: name, value, unit, n; fails above what is promised. PARTS="mcp agent:rounds" for some of them
 	@tests/benches/bench.sh $(PARTS)
 
 runtime-binary: ## builds the static release binaries; the last line is the path of agentd

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # bench.sh [PART...]: prints one JSON line for each measure: name, value, unit, n. Fails where a measure is above what the
 # project promises; those are in the benches of cargo. Parts, all unless some are named:
-#   mcp      the MCP client on loopback            agent    an agent's processes on loopback
+#   mcp      the MCP client on loopback            agent    an agent's processes on loopback; agent:PART for one of
+#                                                           its parts: one_shot, rounds, idle, lists, subagents, messages
 #   sizes    binaries and images                   cluster  an agent in a cluster that this script starts and ends
 set -euo pipefail
 # shellcheck source=../scripts/lib.sh
@@ -13,21 +14,32 @@ now_ms() { date +%s%3N; }
 
 parts=("$@")
 [ $# -gt 0 ] || parts=(mcp agent sizes cluster)
+# Of the agent's bench: all of its parts, or some.
+agent_parts=()
 wanted() { [[ " ${parts[*]} " = *" $1 "* ]]; }
 for part in "${parts[@]}"; do
-  [[ " mcp agent sizes cluster " = *" $part "* ]] || die "no part $part: mcp, agent, sizes, cluster"
+  case $part in
+  mcp | agent | sizes | cluster) ;;
+  agent:one_shot | agent:rounds | agent:idle | agent:lists | agent:subagents | agent:messages) agent_parts+=("${part#agent:}") ;;
+  *) die "no part $part: mcp, agent, agent:PART, sizes, cluster" ;;
+  esac
 done
-# bench PACKAGE NAME: compiled as it is released. What is above its limit is said and does not stop the others.
+# bench PACKAGE NAME [PART...]: compiled as it is released. What is above its limit is said and does not stop the others.
 above=0
 bench() {
   local cargo=(cargo bench --quiet --locked --manifest-path "$ROOT/Cargo.toml" -p "$1" --bench "$2")
   logged "building the bench $2 of $1 (the first time 4 to 6 minutes)" "${cargo[@]}" --no-run
-  "${cargo[@]}" || above=1
+  shift 2
+  "${cargo[@]}" -- "$@" || above=1
 }
 
 "$SCRIPTS/prerequisites.sh"
 ! wanted mcp || bench agentd-interop mcp
-! wanted agent || bench agentd agent
+if wanted agent; then
+  bench agentd agent
+elif [ ${#agent_parts[@]} -gt 0 ]; then
+  bench agentd agent "${agent_parts[@]}"
+fi
 [ "$above" = 0 ] || die "a measure is above its limit, see above"
 wanted sizes || wanted cluster || exit 0
 static=$("$SCRIPTS/build-static.sh")

@@ -148,6 +148,9 @@ impl Invocation {
     }
 }
 
+/// What `run` starts workers by.
+const WORKER: &str = "worker";
+
 /// Parses the arguments, the program's name first.
 ///
 /// # Errors
@@ -157,9 +160,16 @@ where
     I: IntoIterator<Item = T>,
     T: Into<std::ffi::OsString> + Clone,
 {
+    let arguments: Vec<std::ffi::OsString> = arguments.into_iter().map(Into::into).collect();
+    // Most processes are workers, and building the whole command line leaves half a megabyte with each of them.
+    if let [_, verb] = arguments.as_slice()
+        && verb == WORKER
+    {
+        return Ok(Invocation::Worker);
+    }
     let matches = command().try_get_matches_from(arguments)?;
     Ok(match matches.subcommand() {
-        Some(("worker", _)) => Invocation::Worker,
+        Some((WORKER, _)) => Invocation::Worker,
         Some(("bridge", bridge)) => Invocation::Bridge {
             files: many(bridge, "config"),
         },
@@ -205,7 +215,7 @@ pub fn command() -> Command {
                 .args(ask_args())
                 .args(run_args(&leaves)),
         )
-        .subcommand(Command::new("worker").hide(true))
+        .subcommand(Command::new(WORKER).hide(true))
         .subcommand(Command::new("reference").hide(true))
         .subcommand(
             Command::new("completions")

@@ -130,6 +130,8 @@ impl World {
             "mcp": { "servers": [{ "name": "fs", "endpoint": peers.mcp() }] },
             "a2a": { "listen": "http://127.0.0.1:0", "dev": true },
             "store": { "path": folder.path().join("state") },
+            // All at once, for one caller.
+            "limits": { "subagents": { "breadth": SUBAGENTS, "rate": "1000/1m" } },
         });
         let file = folder.path().join("agentd.json");
         std::fs::write(&file, document.to_string()).unwrap();
@@ -152,10 +154,17 @@ impl World {
 
     /// CPU of all processes so far, those that have ended included.
     fn cpu(&self) -> Duration {
-        self.agentd.workers().into_iter().map(cpu).fold(
-            cpu(self.agentd.pid()) + children_cpu(self.agentd.pid()),
-            |sum, one| sum + one,
-        )
+        loop {
+            let ended = children_cpu(self.agentd.pid());
+            let own = cpu(self.agentd.pid()).expect("the supervisor runs");
+            let workers: Option<Vec<Duration>> = self.agentd.workers().into_iter().map(cpu).collect();
+            // One that has ended meanwhile is in none of them or in both.
+            if let Some(workers) = workers
+                && children_cpu(self.agentd.pid()) == ended
+            {
+                return workers.into_iter().fold(ended + own, |sum, one| sum + one);
+            }
+        }
     }
 
     async fn say(&self, id: &str, context: &str, text: &str) {
@@ -269,34 +278,34 @@ async fn lists(limits: &mut Limits) {
         );
     };
     list().await;
-    let before = cpu(world.agentd.pid());
+    let before = world.cpu();
     for _ in 0..LISTS {
         list().await;
     }
-    let one = (cpu(world.agentd.pid()) - before).as_secs_f64() * 1e6 / f64::from(LISTS);
+    let one = (world.cpu() - before).as_secs_f64() * 1e6 / f64::from(LISTS);
     limits.judge("agent.list_tasks.cpu", one, "us", LISTS, LIST_US);
 }
 
-/// Subagents that have answered and are kept warm: what each holds alone.
+/// Subagents that have answered and are kept warm, each with a worker and a connection of its own: what each holds alone.
 async fn subagents(limits: &mut Limits) {
     let world = World::start().await;
-    // At most eight at once belong to one caller.
-    for number in 0..SUBAGENTS / 8 {
-        world
-            .say(&format!("m{number}"), &format!("c{number}"), "spawn 8")
-            .await;
-    }
+    let before = world.agentd.workers();
+    world.say("m", "c", &format!("spawn {SUBAGENTS}")).await;
     tokio::time::sleep(SETTLED).await;
-    let workers = world.agentd.workers();
-    let mut held: Vec<f64> = workers
-        .iter()
-        .map(|worker| unshared_kib(*worker) as f64)
+    let mut held: Vec<f64> = world
+        .agentd
+        .workers()
+        .into_iter()
+        .filter(|worker| !before.contains(worker))
+        .map(|worker| unshared_kib(worker) as f64)
         .collect();
-    held.sort_by(f64::total_cmp);
     let n = u32::try_from(held.len()).unwrap();
-    measure("agent.warm_workers", f64::from(n), "processes", n);
+    // That of the conversation is one more.
+    assert_eq!(n, SUBAGENTS + 1, "all of them live");
+    held.sort_by(f64::total_cmp);
     let median = held[held.len() / 2];
-    limits.judge("agent.warm_worker.private", median, "KiB", n, SUBAGENT_KIB);
+    limits.judge("agent.warm_subagent.private", median, "KiB", n, SUBAGENT_KIB);
+    measure("agent.warm_subagent.private_max", held[held.len() - 1], "KiB", n);
 }
 
 /// The supervisor after a thousand messages, and after nine thousand more.

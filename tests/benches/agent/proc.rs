@@ -6,26 +6,28 @@ use std::time::Duration;
 /// `getconf CLK_TCK` is 100 on every Linux that we run on.
 const TICK: Duration = Duration::from_millis(10);
 
-fn read(pid: u32, name: &str) -> String {
-    std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_else(|error| panic!("{pid}: {error}"))
+fn read(pid: u32, name: &str) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok()
 }
 
-/// A number of `/proc/PID/stat`, counted from 1 as in proc(5).
-fn stat(pid: u32, number: usize) -> u32 {
-    let stat = read(pid, "stat");
+/// The sum of two numbers of `/proc/PID/stat` in clock ticks, counted from 1 as in proc(5); none when it has ended.
+fn ticks(pid: u32, numbers: [usize; 2]) -> Option<Duration> {
+    let stat = read(pid, "stat")?;
     // After the program's name, which may hold anything: field 3 is the first.
-    let rest = stat.rsplit(')').next().unwrap();
-    rest.split_whitespace().nth(number - 3).unwrap().parse().unwrap()
+    let rest: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+    let number = |number: usize| rest.get(number - 3)?.parse::<u32>().ok();
+    let [one, other] = numbers;
+    Some(TICK * (number(one)? + number(other)?))
 }
 
-/// CPU of all threads of the process so far.
-pub(crate) fn cpu(pid: u32) -> Duration {
-    TICK * (stat(pid, 14) + stat(pid, 15))
+/// CPU of all threads of the process so far; none when it has ended.
+pub(crate) fn cpu(pid: u32) -> Option<Duration> {
+    ticks(pid, [14, 15])
 }
 
 /// CPU of the children that have ended and were waited for, and of theirs.
 pub(crate) fn children_cpu(pid: u32) -> Duration {
-    TICK * (stat(pid, 16) + stat(pid, 17))
+    ticks(pid, [16, 17]).unwrap_or_else(|| panic!("{pid} has ended"))
 }
 
 fn kib(text: &str, key: &str) -> u64 {
@@ -37,12 +39,15 @@ fn kib(text: &str, key: &str) -> u64 {
 
 /// What is resident.
 pub(crate) fn rss_kib(pid: u32) -> u64 {
-    kib(&read(pid, "status"), "VmRSS:")
+    kib(
+        &read(pid, "status").unwrap_or_else(|| panic!("{pid} has ended")),
+        "VmRSS:",
+    )
 }
 
 /// What no other process shares.
 pub(crate) fn unshared_kib(pid: u32) -> u64 {
-    let rollup = read(pid, "smaps_rollup");
+    let rollup = read(pid, "smaps_rollup").unwrap_or_else(|| panic!("{pid} has ended"));
     kib(&rollup, "Private_Clean:") + kib(&rollup, "Private_Dirty:")
 }
 

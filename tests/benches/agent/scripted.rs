@@ -45,7 +45,7 @@ fn next(messages: &[Value]) -> Option<(&'static str, Value)> {
     let (name, arguments) = match what {
         "rounds" => ("echo", json!({ "text": format!("round {done}") })),
         "spawn" => (
-            "subagent_spawn",
+            "subagent_run",
             json!({ "instruction": format!("Say hi to {done}."), "mode": "warm" }),
         ),
         _ => return None,
