@@ -95,6 +95,7 @@ async fn call(connection: &Connection) {
         instance: "agent-0".into(),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
         idempotency_key: "key-1".into(),
+        ordinal: 1,
     };
     let outcome = connection.call("echo", arguments, &meta).await.unwrap();
     assert_eq!(outcome.text, "echo");

@@ -134,6 +134,7 @@ fn meta(tool: &str) -> CallMeta {
         instance: "conformance".into(),
         traceparent: None,
         idempotency_key: tool.to_owned(),
+        ordinal: 1,
     }
 }
 

@@ -57,6 +57,7 @@ pub fn meta(key: &str) -> CallMeta {
         instance: "agent-0".into(),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
         idempotency_key: key.into(),
+        ordinal: 1,
     }
 }
 
