@@ -167,6 +167,7 @@ async fn m1_without_servers_there_is_no_task_tool() {
             "subagent_await",
             "subagent_kill",
             "subagent_list",
+            "subagent_retire",
             "subagent_run",
             "subagent_send",
             "subagent_status",
