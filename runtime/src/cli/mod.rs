@@ -161,7 +161,7 @@ where
     T: Into<std::ffi::OsString> + Clone,
 {
     let arguments: Vec<std::ffi::OsString> = arguments.into_iter().map(Into::into).collect();
-    // Most processes are workers, and building the whole command line leaves half a megabyte with each of them.
+    // Most processes are workers, and building the whole command line leaves some 200 KiB with each of them.
     if let [_, verb] = arguments.as_slice()
         && verb == WORKER
     {
