@@ -2,7 +2,7 @@
 //! binds itself, before it does anything for the subagent; a worker is never another's afterwards.
 
 use agentd_agent::request::{Priority, SubagentRun};
-use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
+use rustix::process::{Resource, Rlimit, nice, setrlimit};
 use serde::{Deserialize, Serialize};
 
 /// What a worker needs to begin with: an address space under this is none.
@@ -11,7 +11,7 @@ const LEAST_MEMORY: u64 = 128 * 1024 * 1024;
 /// See the module. By default nothing binds it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confine {
-    /// Added to the niceness of a conversation's worker.
+    /// Added to that of the agent's processes, which need not be none.
     niceness: u8,
     /// Bytes of address space.
     memory: Option<u64>,
@@ -59,7 +59,7 @@ impl Confine {
     /// When the system does not let it.
     pub fn apply(&self) -> std::io::Result<()> {
         if self.niceness > 0 {
-            setpriority_process(None, self.niceness.into())?;
+            nice(self.niceness.into())?;
         }
         for (resource, limit) in [(Resource::As, self.memory), (Resource::Cpu, self.cpu)] {
             if limit.is_some() {
