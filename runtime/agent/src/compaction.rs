@@ -108,6 +108,13 @@ impl Summary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cut(usize);
 
+impl Cut {
+    /// Before this item.
+    pub(crate) fn at(item: usize) -> Self {
+        Self(item)
+    }
+}
+
 /// The last `keep_last` messages stay, fewer where they are longer than `room`, and at least the last. `task` is the item
 /// that is worked on. None when nothing would go.
 pub(crate) fn cut(transcript: &Transcript, task: usize, keep_last: usize, room: u64) -> Option<Cut> {

@@ -11,6 +11,7 @@ mod folding;
 pub mod grants;
 mod guard;
 mod internal;
+mod keeping;
 mod kept;
 mod metered;
 mod minted;

@@ -238,6 +238,10 @@ impl Transcript {
         &self.items
     }
 
+    pub(crate) fn items_mut(&mut self) -> &mut [Item] {
+        &mut self.items
+    }
+
     pub(crate) fn last_mut(&mut self) -> Option<&mut Item> {
         self.items.last_mut()
     }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::compaction::ContextLimits;
+use crate::keeping;
 use crate::rounds::Turn;
 use crate::router::ToolRunner;
 use crate::status::Status;
@@ -50,6 +51,8 @@ pub struct TurnInput {
     pub output_schema: Option<Value>,
     /// How its conversation is kept short.
     pub context: ContextLimits,
+    /// How much of it may be kept after the turn, as JSON.
+    pub kept_bytes: u64,
     /// Hears the answer while it is written.
     pub listener: Arc<dyn Sink>,
 }
@@ -90,6 +93,7 @@ pub async fn run(
         .checked_add(input.limits.deadline)
         .unwrap_or(began + Duration::from_secs(u32::MAX.into()));
     let asked = input.text.clone();
+    let kept_bytes = input.kept_bytes;
     tracing::info!(
         target: CONTENT,
         event = "content.message",
@@ -102,7 +106,15 @@ pub async fn run(
         // It would be refused with every message that comes after it.
         turn.transcript.take_back(&asked);
     }
+    let (transcript, is_shorter) = keeping::within(turn.transcript, kept_bytes);
     let run_id = &turn.context.run_id;
+    if is_shorter {
+        tracing::warn!(
+            event = "context.trimmed",
+            run.id = run_id,
+            "the conversation is longer than what can be kept of it"
+        );
+    }
     tracing::info!(
         target: CONTENT,
         event = "content.answer",
@@ -125,7 +137,7 @@ pub async fn run(
         status: end.status,
         text: turn.text,
         reason: end.reason,
-        transcript: turn.transcript,
+        transcript,
         rounds: turn.rounds,
         compactions: turn.compactions,
         steps: turn.steps,

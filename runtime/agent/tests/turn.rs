@@ -220,6 +220,32 @@ async fn field_l10_the_token_limit_ends_before_the_next_step() {
     assert_eq!(told, expected);
 }
 
+#[tokio::test]
+async fn what_leaves_a_turn_is_what_can_be_kept() {
+    // The result is longer than that: it repeats the name.
+    let long = "x".repeat(10_000);
+    let script = || vec![calls(&[long.as_str()]), says("done")];
+    for (kept_bytes, is_cut) in [(20_000, false), (3_000, true)] {
+        let input = TurnInput {
+            kept_bytes,
+            ..input()
+        };
+        let ran = run(input, script()).await;
+        assert_eq!(ran.outcome.status, Status::Completed);
+        let [(result, false)] = &scripted::results(&ran.outcome)[..] else {
+            panic!("{:?}", ran.outcome.transcript)
+        };
+        assert_eq!(
+            result.ends_with("[cut here to make room]"),
+            is_cut,
+            "{}",
+            result.len()
+        );
+        let kept = serde_json::to_vec(&ran.outcome.transcript).unwrap();
+        assert!(kept.len() as u64 <= kept_bytes, "{}", kept.len());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_deadline_ends_a_model_or_a_tool_that_hangs() {
     let ran = run(input(), vec![]).await;

@@ -9,7 +9,7 @@ use agentd_agent::{
     Status, Transcript, TurnInput, TurnOutcome,
 };
 use agentd_config::Document;
-use agentd_config::document::Dialect;
+use agentd_config::document::{Dialect, StoreKind};
 use agentd_llm::{Failover, Model, Mute, Sink};
 use agentd_mcp::Outbound;
 use serde_json::Value;
@@ -138,7 +138,8 @@ impl Workshop {
             Some(speaker) => speaker.clone(),
             None => Arc::new(Mute),
         };
-        let input = input(turn, instruction, window(document), span.traceparent(), listener);
+        let limits = (window(document), kept_bytes(document));
+        let input = input(turn, instruction, limits, span.traceparent(), listener);
         let telling = async {
             if let Some(speaker) = &speaker {
                 speaker.tell(&run_id, frames).await;
@@ -237,10 +238,20 @@ fn window(document: &Document) -> ContextLimits {
     }
 }
 
+/// How much of a conversation its store takes together with its task. The longest windows of today's models hold four
+/// megabytes of text; a remote store has it in a message of its server's, escaped once or more.
+fn kept_bytes(document: &Document) -> u64 {
+    match document.store.kind {
+        Some(StoreKind::Mcp) => 768 * 1024,
+        Some(StoreKind::Http) => 2 * 1024 * 1024,
+        Some(_) | None => 6 * 1024 * 1024,
+    }
+}
+
 fn input(
     turn: Turn,
     instruction: String,
-    context: ContextLimits,
+    (context, kept_bytes): (ContextLimits, u64),
     traceparent: String,
     listener: Arc<dyn Sink>,
 ) -> TurnInput {
@@ -260,6 +271,7 @@ fn input(
         limits: turn.limits,
         output_schema: turn.output_schema,
         context,
+        kept_bytes,
         listener,
     }
 }

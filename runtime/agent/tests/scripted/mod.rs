@@ -175,6 +175,7 @@ pub(crate) fn input() -> TurnInput {
             keep_last: 12,
             window: 128_000,
         },
+        kept_bytes: 6 * 1024 * 1024,
         listener: Arc::new(Mute),
     }
 }
