@@ -142,7 +142,7 @@ pub struct LastRun {
     pub started_at: Timestamp,
     /// When it ended.
     pub ended_at: Timestamp,
-    /// Model calls.
+    /// Model and tool calls.
     pub steps: u64,
     /// Tokens, both ways.
     pub tokens: u64,
