@@ -241,10 +241,10 @@ fn window(document: &Document) -> ContextLimits {
 /// How much of a conversation its store takes together with its task. The longest windows of today's models hold four
 /// megabytes of text; a remote store has it in a message of its server's, escaped once or more.
 fn kept_bytes(document: &Document) -> u64 {
-    match document.store.kind {
-        Some(StoreKind::Mcp) => 768 * 1024,
-        Some(StoreKind::Http) => 2 * 1024 * 1024,
-        Some(_) | None => 6 * 1024 * 1024,
+    match document.store_kind() {
+        StoreKind::Mcp => 768 * 1024,
+        StoreKind::Http => 2 * 1024 * 1024,
+        StoreKind::File | StoreKind::Memory => 6 * 1024 * 1024,
     }
 }
 

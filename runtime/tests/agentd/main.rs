@@ -40,6 +40,7 @@ mod otel;
 mod pod;
 mod process;
 mod reload;
+mod runner;
 mod service;
 mod skills;
 mod stored;

@@ -1,27 +1,22 @@
 //! What a turn asks of the supervisor, with workers of their own and a turn that the test can cancel.
 
-use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use agentd::metrics::Metrics;
 use agentd::reload::Settings;
-use agentd::supervisor::budget::Budget;
-use agentd::supervisor::office::{Caller, Office, Spent};
-use agentd::supervisor::subagents::Subagents;
+use agentd::supervisor::office::{Caller, Spent};
 use agentd::supervisor::turns::{TurnEnd, TurnInput, TurnRunner};
 use agentd::worker::frame::TurnResult;
-use agentd::worker::pool::Pool;
-use agentd_agent::budget::Counters;
 use agentd_agent::{Held, Holder, Reply, Request, Status, TurnLimits};
 use agentd_config::Document;
 use agentd_state::{EntryKind, EntryQuery, Retention, Store};
 use agentd_store::MemoryStore;
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::model::{Model, tool_results};
-use crate::process::{PATIENCE, PROGRAM};
+use crate::process::PATIENCE;
+use crate::runner::runner;
 
 struct World {
     model: Model,
@@ -32,51 +27,9 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let model = Model::start().await;
-        let document = serde_json::from_value(json!({
-            "intelligence": { "endpoints": [{ "url": model.url() }], "model": "scripted" },
-        }))
-        .unwrap();
-        let (sender, settings) = watch::channel(Arc::new(Settings {
-            generation: 1,
-            document,
-            digest: None,
-        }));
         let store = Arc::new(MemoryStore::new(Retention::MEMORY));
-        let servers = watch::Sender::new(Arc::default()).subscribe();
-        let current = settings.clone();
-        let runner = Arc::new_cyclic(|runner| TurnRunner {
-            pool: Pool::new(PathBuf::from(PROGRAM)),
-            instance: "a".into(),
-            settings: settings.clone(),
-            identity: None,
-            servers: servers.clone(),
-            suspects: mpsc::channel(4).0,
-            human: None,
-            office: Arc::new(Office {
-                instance: "a".into(),
-                settings: current.clone(),
-                servers,
-                store: store.clone(),
-                clock: agentd_base::clock::system(),
-                ids: agentd_base::id::uuids(),
-                human: None,
-                runner: runner.clone(),
-                subagents: Subagents::default(),
-                lines: Default::default(),
-                tasks: OnceLock::new(),
-                remembering: tokio::sync::Mutex::default(),
-                changes: Default::default(),
-                budget: Budget::new(
-                    Counters::default(),
-                    store.clone(),
-                    agentd_base::clock::system(),
-                    current.clone(),
-                ),
-            }),
-            metrics: Metrics::new().unwrap(),
-        });
+        let (runner, sender) = runner(&model.url(), &store);
         Self {
             model,
             store,

@@ -1,17 +1,9 @@
 //! An answer that is heard while it is written: through the model's client, the worker, the frames and the supervisor.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
-use agentd::metrics::Metrics;
-use agentd::reload::Settings;
-use agentd::supervisor::budget::Budget;
-use agentd::supervisor::office::Office;
-use agentd::supervisor::subagents::Subagents;
-use agentd::supervisor::turns::{Listener, TurnEnd, TurnInput, TurnRunner};
-use agentd::worker::pool::Pool;
+use agentd::supervisor::turns::{Listener, TurnEnd, TurnInput};
 use agentd_agent::Status;
-use agentd_agent::budget::Counters;
 use agentd_state::Retention;
 use agentd_store::MemoryStore;
 use axum::Router;
@@ -22,10 +14,11 @@ use futures::StreamExt as _;
 use futures::stream;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::process::{PATIENCE, PROGRAM};
+use crate::process::PATIENCE;
+use crate::runner::runner;
 
 /// A model whose last answer waits in its middle until the test lets it go on.
 struct Script {
@@ -86,52 +79,8 @@ impl Listener for Ear {
     }
 }
 
-fn runner(model: &str) -> (Arc<TurnRunner>, Vec<Box<dyn Send>>) {
-    let document = serde_json::from_value(json!({
-        "intelligence": { "endpoints": [{ "url": model }], "model": "scripted" },
-    }))
-    .unwrap();
-    let (sender, settings) = watch::channel(Arc::new(Settings {
-        generation: 1,
-        document,
-        digest: None,
-    }));
-    let store = Arc::new(MemoryStore::new(Retention::MEMORY));
-    let servers = watch::Sender::new(Arc::default()).subscribe();
-    let clock = agentd_base::clock::system;
-    let office = |runner: &std::sync::Weak<TurnRunner>| Office {
-        instance: "a".into(),
-        settings: settings.clone(),
-        servers: servers.clone(),
-        store: store.clone(),
-        clock: clock(),
-        ids: agentd_base::id::uuids(),
-        human: None,
-        runner: runner.clone(),
-        subagents: Subagents::default(),
-        lines: Default::default(),
-        tasks: OnceLock::new(),
-        remembering: tokio::sync::Mutex::default(),
-        changes: Default::default(),
-        budget: Budget::new(Counters::default(), store.clone(), clock(), settings.clone()),
-    };
-    let runner = Arc::new_cyclic(|runner| TurnRunner {
-        pool: Pool::new(PathBuf::from(PROGRAM)),
-        instance: "a".into(),
-        settings: settings.clone(),
-        identity: None,
-        servers: servers.clone(),
-        suspects: mpsc::channel(4).0,
-        human: None,
-        office: Arc::new(office(runner)),
-        metrics: Metrics::new().unwrap(),
-    });
-    (runner, vec![Box::new(sender)])
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_is_heard_while_it_is_written() {
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let script = Arc::new(Script {
         asked: Mutex::default(),
         go_on: Semaphore::new(0),
@@ -140,7 +89,8 @@ async fn an_answer_is_heard_while_it_is_written() {
     let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", socket.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(socket, app).await.unwrap() });
-    let (runner, _kept) = runner(&url);
+    let store = Arc::new(MemoryStore::new(Retention::MEMORY));
+    let (runner, _settings) = runner(&url, &store);
     let ear = Arc::new(Ear(watch::Sender::default()));
     let mut heard = ear.0.subscribe();
     let input = TurnInput {
