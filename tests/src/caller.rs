@@ -114,6 +114,9 @@ pub fn ask(url: &str, server_id: &str, text: &str, identity: &Identity) -> Finis
 }
 
 /// An HTTP request by curl, from node 1, with these extra arguments. `stdout` ends with the status code.
+///
+/// A connection that is refused is tried again for a while: a pod is Ready a moment before every node has learnt that its
+/// Service has an endpoint.
 pub fn curl(url: &str, arguments: &[&str]) -> Finished {
     run(cluster()
         .on_node(1, "curl")
@@ -122,6 +125,11 @@ pub fn curl(url: &str, arguments: &[&str]) -> Finished {
             "--show-error",
             "--max-time",
             "10",
+            "--retry",
+            "10",
+            "--retry-connrefused",
+            "--retry-max-time",
+            "30",
             "--write-out",
             "\n%{http_code}",
         ])
