@@ -45,8 +45,14 @@ with_cluster() {
 generated() {
   "$SCRIPTS/generate.sh" --check && echo "generate result: 1 passed; 0 failed;"
 }
+# fetched KIND...: these peers, before the tests that need them, so that none of those waits for a download.
+fetched() {
+  local kind
+  for kind in "$@"; do "$SCRIPTS/peers.sh" "$kind" >/dev/null || return 1; done
+}
 unit() {
   local code=0
+  fetched python a2a-npm || return 1
   cargo test --locked --workspace --exclude agentd-tests --exclude agentd-interop --no-fail-fast || code=1
   # What a build with traces adds.
   cargo test --locked -p agentd --features otel --test agentd -- otel:: || code=1
@@ -54,9 +60,7 @@ unit() {
   return "$code"
 }
 interop() {
-  local kind
-  # Before the tests, so that none of them waits for a download.
-  for kind in npm mcp-npm oauth mcp-python mcp-old; do "$SCRIPTS/peers.sh" "$kind" >/dev/null || return 1; done
+  fetched npm mcp-npm oauth mcp-python mcp-old || return 1
   cargo test --locked -p agentd-interop --no-fail-fast
 }
 api_suite() {
@@ -71,9 +75,8 @@ e2e_suite() {
   # A release and a namespace that nobody expects.
   export TEST_RELEASE=plum TEST_NAMESPACE=agents-infra
   "$SCRIPTS/load-images.sh" product peers && "$SCRIPTS/install.sh" "$TEST_RELEASE" "$TEST_NAMESPACE" || return 1
-  local code=0 kind
-  # Before the tests, so that none of them waits for a download.
-  for kind in npm oauth mcp-python; do "$SCRIPTS/peers.sh" "$kind" >/dev/null || return 1; done
+  local code=0
+  fetched npm oauth mcp-python || return 1
   PYTHON=$("$SCRIPTS/peers.sh" python)/bin/python
   AGENTD_BIN=$("$SCRIPTS/build-static.sh")/agentd
   export TEST_PYTHON=$PYTHON TEST_AGENTD=$AGENTD_BIN
