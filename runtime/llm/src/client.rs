@@ -243,14 +243,22 @@ impl ModelClient {
     fn fault(&self, fault: Fault, redactor: &Redactor) -> ModelError {
         let clean = |message: String| redactor.text(&message).unwrap_or(message);
         match fault {
-            Fault::Malformed(message) => ModelError::Malformed {
-                endpoint: self.setup.name.clone(),
-                message: clip(&clean(message), FOREIGN_CHARS),
-            },
+            Fault::Malformed(what) => self.malformed(what, String::new()),
+            Fault::Unreadable(what, words) => {
+                self.malformed(what.to_owned(), clip(&clean(words), FOREIGN_CHARS))
+            }
             Fault::Status(status, message) => {
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
                 self.refusal(status, None, &clean(message))
             }
+        }
+    }
+
+    fn malformed(&self, what: String, words: String) -> ModelError {
+        ModelError::Malformed {
+            endpoint: self.setup.name.clone(),
+            what,
+            words,
         }
     }
 
@@ -317,10 +325,10 @@ impl Endpoint for ModelClient {
                 Came::Lesson(learnt) => quirks = learnt,
             }
         }
-        Err(ModelError::Malformed {
-            endpoint: self.setup.name.clone(),
-            message: "it refuses the request in ever new ways".to_owned(),
-        })
+        Err(self.malformed(
+            "it refuses the request in ever new ways".to_owned(),
+            String::new(),
+        ))
     }
 }
 

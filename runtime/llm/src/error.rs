@@ -56,12 +56,17 @@ pub enum ModelError {
         message: String,
     },
     /// A success that is no answer. Tried again: gateways do that when they are overloaded.
-    #[error("model endpoint {endpoint} sent no valid answer: {message}")]
+    #[error(
+        "model endpoint {endpoint} sent no valid answer: {what}{}{words}",
+        if .words.is_empty() { "" } else { ": " }
+    )]
     Malformed {
         /// Which.
         endpoint: String,
-        /// What is wrong with it.
-        message: String,
+        /// What is wrong with it, in our words.
+        what: String,
+        /// The server's words, or a reader's that quotes them, cut; empty for none.
+        words: String,
     },
     /// The endpoint was not reached, or the exchange broke off.
     #[error("model endpoint {endpoint}: {source}")]
@@ -115,7 +120,9 @@ impl ModelError {
                 format!("model endpoint {endpoint} cannot take a request of this length")
             }
             Self::Busy { endpoint, status, .. } => format!("model endpoint {endpoint} answered {status}"),
-            Self::Malformed { endpoint, .. } => format!("model endpoint {endpoint} sent no valid answer"),
+            Self::Malformed { endpoint, what, .. } => {
+                format!("model endpoint {endpoint} sent no valid answer: {what}")
+            }
             Self::Denied { .. }
             | Self::Budget { .. }
             | Self::Net { .. }

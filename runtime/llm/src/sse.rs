@@ -32,7 +32,7 @@ impl Events {
     pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<Vec<Event>, Fault> {
         self.received = self.received.saturating_add(chunk.len());
         if self.received > STREAM_BYTES {
-            return Err(Fault::Malformed(format!(
+            return Err(Fault::malformed(format!(
                 "the stream is longer than {STREAM_BYTES} bytes"
             )));
         }
@@ -53,7 +53,7 @@ impl Events {
             }
         }
         if self.line.len().saturating_add(self.data.len()) > REPLY_BYTES {
-            return Err(Fault::Malformed(format!(
+            return Err(Fault::malformed(format!(
                 "one event is longer than {REPLY_BYTES} bytes"
             )));
         }

@@ -175,8 +175,10 @@ pub(crate) struct Heard {
 /// Why there is no answer though the exchange was fine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It is none.
+    /// It is none. In our own words, which may be logged.
     Malformed(String),
+    /// It is none; with words of the provider, or of a reader that quotes it.
+    Unreadable(&'static str, String),
     /// An error of the provider, within the answer; with the status that it would have had.
     Status(u16, String),
 }
@@ -184,6 +186,15 @@ pub(crate) enum Fault {
 impl Fault {
     pub(crate) fn malformed(why: impl Into<String>) -> Self {
         Self::Malformed(why.into())
+    }
+
+    pub(crate) fn unreadable(what: &'static str, error: &serde_json::Error) -> Self {
+        Self::Unreadable(what, error.to_string())
+    }
+
+    /// An answer without what an answer has: with the error that stands in it, if one does.
+    pub(crate) fn without(what: &'static str, answer: &Value) -> Self {
+        said(answer).map_or_else(|| Self::malformed(what), |words| Self::Unreadable(what, words))
     }
 }
 

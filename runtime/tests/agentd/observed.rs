@@ -166,7 +166,7 @@ async fn what_a_provider_repeats_of_a_prompt_is_logged_only_where_that_is_asked_
     for (status, said) in [
         (StatusCode::UNPROCESSABLE_ENTITY, "answered 422"),
         // No answer at all: a success without one.
-        (StatusCode::OK, "sent no valid answer"),
+        (StatusCode::OK, "sent no valid answer: it holds no choice"),
     ] {
         let (url, folder) = (repeating(status).await, tempfile::tempdir().unwrap());
         for is_open in [false, true] {

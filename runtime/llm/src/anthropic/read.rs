@@ -9,14 +9,13 @@ use crate::wire::{self, Counts, Fault, Heard};
 
 /// The reply in a body.
 pub(crate) fn reply(body: &[u8]) -> Result<Heard, Fault> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| Fault::Malformed(format!("{error}")))?;
+    let value: Value =
+        serde_json::from_slice(body).map_err(|error| Fault::unreadable("it is no JSON", &error))?;
     if wire::text(&value, "type") == "error" {
         return Err(failure(&value));
     }
     let Some(content) = value.get("content").and_then(Value::as_array) else {
-        return Err(
-            wire::said(&value).map_or_else(|| Fault::malformed("it holds no content"), Fault::Malformed)
-        );
+        return Err(Fault::without("it holds no content", &value));
     };
     Ok(Heard {
         blocks: wire::bounded(content.iter().filter_map(block)),

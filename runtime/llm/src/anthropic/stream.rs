@@ -29,8 +29,8 @@ impl Stream {
         if data.is_empty() || data == "[DONE]" || self.is_done {
             return Ok(());
         }
-        let value: Value = serde_json::from_str(data)
-            .map_err(|error| Fault::Malformed(format!("an event is no JSON: {error}")))?;
+        let value: Value =
+            serde_json::from_str(data).map_err(|error| Fault::unreadable("an event is no JSON", &error))?;
         let kind = match wire::text(&value, "type") {
             "" => event.name.as_str(),
             kind => kind,

@@ -9,11 +9,10 @@ use crate::wire::{self, Counts, Fault, Heard};
 
 /// The reply in a body.
 pub(crate) fn reply(body: &[u8]) -> Result<Heard, Fault> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| Fault::Malformed(format!("{error}")))?;
+    let value: Value =
+        serde_json::from_slice(body).map_err(|error| Fault::unreadable("it is no JSON", &error))?;
     let Some(content) = value.pointer("/output/message/content").and_then(Value::as_array) else {
-        return Err(
-            wire::said(&value).map_or_else(|| Fault::malformed("it holds no message"), Fault::Malformed)
-        );
+        return Err(Fault::without("it holds no message", &value));
     };
     Ok(Heard {
         blocks: wire::bounded(content.iter().filter_map(block)),

@@ -67,12 +67,11 @@ struct Function {
 
 /// The reply in a body.
 pub(crate) fn reply(body: &[u8]) -> Result<Heard, Fault> {
-    let reply: Reply = serde_json::from_slice(body).map_err(|error| Fault::Malformed(format!("{error}")))?;
+    let reply: Reply =
+        serde_json::from_slice(body).map_err(|error| Fault::unreadable("it is no JSON", &error))?;
     let Some(choice) = reply.choices.into_iter().flatten().next() else {
         let value = serde_json::from_slice(body).unwrap_or(Value::Null);
-        return Err(
-            wire::said(&value).map_or_else(|| Fault::malformed("it holds no choice"), Fault::Malformed)
-        );
+        return Err(Fault::without("it holds no choice", &value));
     };
     let mut own = Own::default();
     // A body that is nested too deeply for this has nothing else of its own either.

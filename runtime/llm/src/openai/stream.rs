@@ -72,6 +72,8 @@ pub(crate) struct Stream {
     calls: Vec<(Option<u64>, usize)>,
     finish: Value,
     has_finished: bool,
+    /// Anything was said at all: an end alone is no answer.
+    has_begun: bool,
     /// `[DONE]` came: what follows is not read.
     is_done: bool,
     counts: Counts,
@@ -88,8 +90,8 @@ impl Stream {
         if data.is_empty() {
             return Ok(());
         }
-        let chunk: Chunk = serde_json::from_str(data)
-            .map_err(|error| Fault::Malformed(format!("an event is no chunk: {error}")))?;
+        let chunk: Chunk =
+            serde_json::from_str(data).map_err(|error| Fault::unreadable("an event is no chunk", &error))?;
         if !chunk.error.is_null() {
             return Err(failure(data, &chunk.error));
         }
@@ -106,6 +108,7 @@ impl Stream {
         let Some(choice) = choices.find(|choice| choice.index.as_u64().unwrap_or(0) == 0) else {
             return Ok(());
         };
+        self.has_begun = true;
         if !choice.finish_reason.is_null() {
             self.finish = choice.finish_reason;
             self.has_finished = true;
@@ -263,6 +266,9 @@ impl Reader for Stream {
         }
         if !self.has_finished {
             return Err(Fault::malformed("the stream broke off"));
+        }
+        if !self.has_begun {
+            return Err(Fault::malformed("the stream ended before an answer began"));
         }
         let stop = if self.refusal.is_some() {
             Stop::Refused

@@ -13,7 +13,8 @@ const MESSAGE_FIELDS: [&str; 5] = ["type", "id", "role", "status", "content"];
 
 /// The reply in a body.
 pub(crate) fn reply(body: &[u8]) -> Result<Heard, Fault> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| Fault::Malformed(format!("{error}")))?;
+    let value: Value =
+        serde_json::from_slice(body).map_err(|error| Fault::unreadable("it is no JSON", &error))?;
     response(&value, &[])
 }
 

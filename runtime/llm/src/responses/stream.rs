@@ -27,8 +27,8 @@ impl Stream {
         if data.is_empty() || data == "[DONE]" || self.last.is_some() {
             return Ok(());
         }
-        let mut value: Value = serde_json::from_str(data)
-            .map_err(|error| Fault::Malformed(format!("an event is no JSON: {error}")))?;
+        let mut value: Value =
+            serde_json::from_str(data).map_err(|error| Fault::unreadable("an event is no JSON", &error))?;
         let kind = match wire::text(&value, "type") {
             "" => event.name.clone(),
             kind => kind.to_owned(),
