@@ -22,10 +22,11 @@ pub(crate) struct Internal {
     /// With dots, as people write it.
     pub(crate) name: &'static str,
     pub(crate) description: &'static str,
-    /// JSON Schema of the arguments.
-    pub(crate) parameters: Map<String, Value>,
+    /// JSON Schema of the arguments, an object. Schemas are kept as they are written, not as values, which are twenty
+    /// times as large: a worker holds all of them for as long as it waits, and reads them once a turn.
+    parameters: Box<str>,
     /// JSON Schema of the result; none where it is words.
-    pub(crate) result: Option<Value>,
+    result: Option<Box<str>>,
     /// Whether there is something that it could do now.
     pub(crate) is_useful: fn(&Desk) -> bool,
     pub(crate) handler: &'static dyn Handler,
@@ -106,11 +107,8 @@ impl Internal {
         Self {
             name,
             description,
-            parameters: match parameters {
-                Value::Object(parameters) => parameters,
-                _ => Map::new(),
-            },
-            result: (!result.is_null()).then_some(result),
+            parameters: parameters.to_string().into(),
+            result: (!result.is_null()).then(|| result.to_string().into()),
             is_useful: |_| true,
             handler,
             checks: Checks::default(),
@@ -123,6 +121,11 @@ impl Internal {
         self
     }
 
+    /// JSON Schema of the arguments.
+    pub(crate) fn parameters(&self) -> Map<String, Value> {
+        serde_json::from_str(&self.parameters).unwrap_or_default()
+    }
+
     fn wire_name(&self) -> String {
         self.name.replace('.', "_")
     }
@@ -132,17 +135,14 @@ impl Internal {
         ToolSpec {
             name: self.wire_name(),
             description: self.description.to_owned(),
-            input_schema: self.parameters.clone(),
+            input_schema: self.parameters(),
         }
     }
 
     /// Checks the arguments, carries it out, and checks the result.
     pub(crate) async fn call(&self, arguments: Map<String, Value>, ordinal: u32, desk: &Desk) -> Observation {
         let given = Value::Object(arguments);
-        let schema = self
-            .checks
-            .parameters
-            .get_or_init(|| jsonschema::validator_for(&Value::Object(self.parameters.clone())).ok());
+        let schema = self.checks.parameters.get_or_init(|| validator(&self.parameters));
         if let Some(fault) = fault(schema.as_ref(), &given) {
             return Observation::error(format!(
                 "the arguments of {} do not fit: {fault}",
@@ -167,10 +167,7 @@ impl Internal {
     /// A result that is not of the promised form is a fault of ours, or of the server that a tool is mapped onto.
     fn told(&self, value: Value) -> Observation {
         if let Some(result) = &self.result {
-            let schema = self
-                .checks
-                .result
-                .get_or_init(|| jsonschema::validator_for(result).ok());
+            let schema = self.checks.result.get_or_init(|| validator(result));
             if fault(schema.as_ref(), &value).is_some() {
                 // What is wrong quotes the value, which is content.
                 tracing::warn!(event = "tool.result.schema", gen_ai.tool.name = self.name);
@@ -185,6 +182,10 @@ impl Internal {
             other => other.to_string(),
         })
     }
+}
+
+fn validator(schema: &str) -> Option<Validator> {
+    jsonschema::validator_for(&serde_json::from_str(schema).ok()?).ok()
 }
 
 /// What is wrong with a value.
@@ -205,11 +206,10 @@ mod tests {
         for tool in TOOLS.iter() {
             let name = tool.name;
             assert!(grants::is_ours(name), "{name}");
-            let parameters = Value::Object(tool.parameters.clone());
-            assert_eq!(parameters["additionalProperties"], false, "{name}");
-            jsonschema::validator_for(&parameters).expect(name);
+            assert_eq!(tool.parameters()["additionalProperties"], false, "{name}");
+            assert!(validator(&tool.parameters).is_some(), "{name}");
             if let Some(result) = &tool.result {
-                jsonschema::validator_for(result).expect(name);
+                assert!(validator(result).is_some(), "{name}");
             }
             let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
             assert!(tool.wire_name().bytes().all(plain), "{name}");

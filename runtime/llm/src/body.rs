@@ -1,7 +1,7 @@
 //! The body of a request: an object that is written member by member, and the tools in it, which are the same in every
 //! round of a turn and so are written once. Guarantees: the bytes are those of the whole written anew.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -57,7 +57,8 @@ pub(crate) struct Shelf(Mutex<Option<Written>>);
 
 #[derive(Debug)]
 struct Written {
-    of: Arc<[ToolSpec]>,
+    /// Only to tell it again: a list that nobody uses any more is not kept, but its place is.
+    of: Weak<[ToolSpec]>,
     profile: Profile,
     /// Their names on the wire, which depend on what else has a name.
     names: Vec<String>,
@@ -95,7 +96,9 @@ impl Shelf {
         let wire = tools.iter().map(|tool| names.wire(&tool.name));
         // What is kept cannot have made place for another list that then came to stand where it was.
         let known = last.as_ref().filter(|known| {
-            Arc::ptr_eq(&known.of, tools) && known.profile == profile && wire.clone().eq(&known.names)
+            std::ptr::eq(known.of.as_ptr(), Arc::as_ptr(tools))
+                && known.profile == profile
+                && wire.clone().eq(&known.names)
         });
         if let Some(known) = known {
             return known.json.clone();
@@ -103,7 +106,7 @@ impl Shelf {
         let written: Vec<Vec<u8>> = tools.iter().map(|tool| json(&write(tool))).collect();
         let json: Arc<[u8]> = joined(written.iter().map(Vec::as_slice)).into();
         *last = Some(Written {
-            of: tools.clone(),
+            of: Arc::downgrade(tools),
             profile,
             names: wire.map(str::to_owned).collect(),
             json: json.clone(),
@@ -176,6 +179,7 @@ mod tests {
         // Something was called that has the name on the wire: the tool has another one.
         let (other, written) = list(&same, None, Profile::Gemini, &["a_b"]);
         assert!(written == 2 && other != both, "{other}");
+        assert_eq!(Arc::strong_count(&same), 1, "what nobody uses any more is not held");
     }
 
     #[test]

@@ -92,7 +92,7 @@ const DIFFERS: &[(&str, &str, &str)] = &[
 fn ours() -> BTreeMap<&'static str, BTreeSet<String>> {
     let tools = super::all();
     let named = tools.iter().map(|tool| {
-        let of = |key: &str| tool.parameters.get(key).cloned().unwrap_or_default();
+        let of = |key: &str| tool.parameters().get(key).cloned().unwrap_or_default();
         let (properties, required) = (of("properties"), of("required"));
         let is_required = |name: &str| {
             required
