@@ -41,7 +41,10 @@ pub async fn run(verb: StoreVerb, layers: Layers) -> u8 {
         tracing::error!(event = "store.open.fail", err = %error);
         match error {
             StoreError::Unavailable(_) | StoreError::Lost(_) => exit::DEPENDENCY,
-            StoreError::Conflict(_) | StoreError::Full(_) | StoreError::Corrupt(_) => exit::FAILURE,
+            StoreError::Conflict(_)
+            | StoreError::Full(_)
+            | StoreError::Refused(_)
+            | StoreError::Corrupt(_) => exit::FAILURE,
         }
     })
 }

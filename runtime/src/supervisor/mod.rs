@@ -11,6 +11,7 @@ pub mod office;
 pub mod one_shot;
 mod open;
 pub mod record;
+mod refusals;
 pub mod service;
 pub mod settings;
 pub(crate) mod storage;

@@ -394,7 +394,9 @@ fn away(away: Away, detail: &str) -> ServiceError {
 
 fn unavailable(error: &StoreError) -> ServiceError {
     match error {
-        StoreError::Unavailable(_) | StoreError::Lost(_) => away(Away::Store, &error.to_string()),
+        StoreError::Unavailable(_) | StoreError::Refused(_) | StoreError::Lost(_) => {
+            away(Away::Store, &error.to_string())
+        }
         StoreError::Full(_) => away(Away::Full, &error.to_string()),
         StoreError::Conflict(_) | StoreError::Corrupt(_) => ServiceError::Internal(error.to_string()),
     }

@@ -122,6 +122,9 @@ pub enum StoreError {
     /// A bound of ours is reached, and the store is well: smaller, or after something was dropped, it would be taken.
     #[error("not stored: {0}")]
     Full(String),
+    /// Whoever keeps it does not take this, and nothing of it is there. Other writes may be taken.
+    #[error("the store does not take this: {0}")]
+    Refused(String),
     /// Another process has written what is ours: two agents share one store. Nothing is written any more, and this
     /// process must end.
     #[error("the store is no longer ours: {0}")]
@@ -130,7 +133,7 @@ pub enum StoreError {
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
     /// What is stored cannot be read by this version.
-    #[error("the store holds a record that this version cannot read: {0}")]
+    #[error("what is stored cannot be read: {0}")]
     Corrupt(String),
 }
 
@@ -139,7 +142,7 @@ impl Classified for StoreError {
         match self {
             Self::Conflict(_) | Self::Lost(_) => Class::Conflict,
             Self::Full(_) => Class::Denied,
-            Self::Unavailable(_) => Class::Unavailable,
+            Self::Refused(_) | Self::Unavailable(_) => Class::Unavailable,
             Self::Corrupt(_) => Class::Internal,
         }
     }
@@ -172,8 +175,9 @@ pub trait Store: Send + Sync {
     async fn entries(&self, query: EntryQuery, now: Timestamp) -> Result<EntryPage, StoreError>;
     /// Whether a write of so many bytes would succeed now: it is made and taken back.
     async fn probe(&self, bytes: u64) -> Result<(), StoreError>;
-    /// Returns when another process has the store ([`StoreError::Lost`]): then this one must end. An engine that keeps
-    /// others out never does.
+    /// Returns when this process can use the store no more and must end: another one has it ([`StoreError::Lost`]), or
+    /// it is damaged as a whole and a write would make that worse ([`StoreError::Corrupt`]). An engine to which
+    /// neither can happen never does.
     async fn lost(&self) -> StoreError {
         std::future::pending().await
     }

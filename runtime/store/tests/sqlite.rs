@@ -5,7 +5,7 @@
 mod support;
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -405,4 +405,41 @@ async fn a_store_of_the_first_schema_is_taken_over() {
     assert_eq!(store.task("old").await.unwrap(), None);
     assert_eq!(store.message(ALICE, "m").await.unwrap(), None);
     assert_eq!(open(&store).await, ["new"]);
+}
+
+/// Nobody knows what else of the file is damaged, and a write may make it worse: the process is to end.
+#[tokio::test]
+async fn a_file_that_a_write_finds_damaged_is_lost_as_a_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path(), ALL).unwrap();
+    store
+        .write(vec![Write::Task(task("t", TaskState::Working, 0))])
+        .await
+        .unwrap();
+    let file = store.file();
+    drop(store);
+    let connection = rusqlite::Connection::open(&file).unwrap();
+    let number = |sql: &str| -> u32 { connection.query_row(sql, [], |row| row.get(0)).unwrap() };
+    let root = number("SELECT rootpage FROM sqlite_schema WHERE name = 'conversation'");
+    let page = number("PRAGMA page_size");
+    drop(connection);
+    let opened = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    opened
+        .write_all_at(&[0xff; 64], u64::from(root - 1) * u64::from(page))
+        .unwrap();
+
+    let store = SqliteStore::open(folder.path(), ALL).unwrap();
+    store.probe(0).await.unwrap();
+    let error = store
+        .write(vec![Write::Conversation(conversation("c"))])
+        .await
+        .unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains("agentd.db") && said.contains("restore the file from a backup"),
+        "{said}"
+    );
+    let lost = store.lost().await;
+    assert!(matches!(lost, StoreError::Corrupt(_)), "{lost}");
+    assert_eq!(lost.to_string(), said);
 }

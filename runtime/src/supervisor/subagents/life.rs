@@ -20,14 +20,13 @@ use super::kept::conversation_of;
 use super::record::{Record, State};
 use super::{Live, Message, Place, lock};
 use crate::supervisor::office::{Caller, Office};
+use crate::supervisor::refusals::{Refusals, of_record};
 use crate::supervisor::turns::{Charge, TurnEnd, TurnInput};
 
 /// A warm one that nobody speaks to for so long has ended.
 const WARM: Duration = Duration::from_secs(3600);
 /// Messages to a warm one that wait: what it does not wait for is refused.
 const MESSAGES: usize = 1;
-/// Before an end that could not be stored is stored again.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// What a live one is run with.
 struct Life {
@@ -221,12 +220,17 @@ impl Office {
         life.record.send_replace(record);
     }
 
-    /// Stores until it is stored, or the process ends: what is not stored then is found by the next.
+    /// Stores until it is stored, or never will be, or the process ends: what is not stored then is found by the next.
     async fn stored(&self, batch: Vec<Write>) {
+        let mut refusals = Refusals::default();
         while let Err(error) = self.store.write(batch.clone()).await {
             tracing::error!(event = "store.put.fail", err = %error);
+            let error = of_record(&*self.store, error).await;
+            let Some(pause) = refusals.pause(&error) else {
+                return;
+            };
             tokio::select! {
-                () = tokio::time::sleep(AGAIN) => {}
+                () = tokio::time::sleep(pause) => {}
                 () = self.subagents.closed.cancelled() => return,
             }
         }

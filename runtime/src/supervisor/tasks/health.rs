@@ -1,6 +1,7 @@
 //! The store, and whether it can be written: from a write that fails until one succeeds this process is not ready.
 //! While nobody writes it is probed, with a growing pause: room that somebody made is noticed by itself. A write that
 //! takes too long counts as failing until it has ended; it is never given up, since it may still be carried out.
+//! A record that a store refuses says nothing of the store if it takes something else at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +10,14 @@ use agentd_base::readiness::Readiness;
 use agentd_state::{Conversation, Noted, OpenTask, Store, StoreError, Task, TaskPage, TaskQuery, Write};
 use tokio::sync::watch;
 
+use crate::supervisor::refusals::{FIRST_PAUSE, PROBE_BYTES, of_record};
+
 /// The name under which it blocks readiness.
 const NAME: &str = "store";
 /// What everybody in the cluster may know of it; the log says more.
 const CAUSE: &str = "the last write failed or hangs; it is tried again until one succeeds";
-/// What there must be room for: a message at its largest, with what its row takes beside it.
-const PROBE_BYTES: u64 = 2 * 1024 * 1024;
 /// A disk that takes longer for one write is stuck.
 const SLOW: Duration = Duration::from_secs(10);
-/// The first pause before a try: a disk that was full for a moment.
-pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest: a disk that was full is noticed soon after it is not.
 const LAST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -52,10 +51,18 @@ impl Watched {
                 writing.await
             }
         };
+        let written = match written {
+            Err(error) => Err(of_record(&*self.0.store, error).await),
+            Ok(()) => Ok(()),
+        };
         match &written {
             // Whoever reads the store's answer can write to it.
-            Ok(()) | Err(StoreError::Conflict(_) | StoreError::Full(_)) => self.0.works(),
-            Err(StoreError::Unavailable(_) | StoreError::Lost(_) | StoreError::Corrupt(_)) => self.fails(),
+            Ok(()) | Err(StoreError::Conflict(_) | StoreError::Full(_) | StoreError::Refused(_)) => {
+                self.0.works();
+            }
+            Err(StoreError::Unavailable(_) | StoreError::Lost(_)) => self.fails(),
+            // That is one record of a store that answers; one that is damaged as a whole ends the process.
+            Err(StoreError::Corrupt(_)) => {}
         }
         written
     }

@@ -3,6 +3,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use agentd_agent::Status;
 use agentd_state::{Conversation, StoreError, Task, TaskState, Write};
@@ -11,11 +12,11 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::feed::{Feed, answer_id};
-use super::health::FIRST_PAUSE;
 use super::{Durability, Tasks, lock};
 use crate::supervisor::lanes::Entry;
 use crate::supervisor::last_run::last_run;
 use crate::supervisor::record::{canceled, cut_short, ended, failed, text_of};
+use crate::supervisor::refusals::{FIRST_PAUSE, Refusals};
 use crate::supervisor::turns::{TurnEnd, TurnInput};
 
 /// What a caller is told of a task that did not begin.
@@ -34,8 +35,8 @@ enum Persisted {
     Written,
     /// It was not, and now the process ends.
     Stopped,
-    /// It is more than the store takes.
-    TooMuch(StoreError),
+    /// The store never takes it.
+    Never(StoreError),
 }
 
 impl Tasks {
@@ -87,7 +88,7 @@ impl Tasks {
         {
             Persisted::Written => {}
             Persisted::Stopped => return self.leave_waiting(entry).await,
-            Persisted::TooMuch(error) => {
+            Persisted::Never(error) => {
                 let reason = format!("the turn did not begin: {error}");
                 return self.fail_unfinished(&entry.id, &reason).await;
             }
@@ -159,7 +160,7 @@ impl Tasks {
                 Err(error @ StoreError::Corrupt(_)) => return Err(Unread::Corrupt(error)),
                 Err(error) => tracing::error!(event = "store.get.fail", run.id = entry.id, err = %error),
             }
-            if !self.pause(&self.closed).await {
+            if !self.pause(FIRST_PAUSE, &self.closed).await {
                 return Err(Unread::Closed);
             }
         }
@@ -198,51 +199,51 @@ impl Tasks {
 
     /// Stores where a task stands after its turn, together with the transcript, and tells whoever follows it. Until it
     /// is stored the turn has not ended.
-    async fn settle(&self, task: Task, conversation: Option<Conversation>) {
+    pub(super) async fn settle(&self, task: Task, conversation: Option<Conversation>) {
         let id = task.id.clone();
         let is_told = conversation.is_some();
         let mut batch: Vec<Write> = conversation.into_iter().map(Write::Conversation).collect();
         batch.push(Write::Task(task.clone()));
-        match self.persist(batch, &self.stop).await {
-            Persisted::Written => self.publish(&task),
-            Persisted::Stopped => {}
-            // More than the store takes at once, now and ever: the task ends, and the conversation goes on without it.
-            Persisted::TooMuch(error) => {
-                tracing::error!(event = "store.put.fail", run.id = id, err = %error);
-                let mut less = task;
-                if !is_told {
-                    less.artifacts.clear();
-                    less.state = TaskState::Failed;
-                }
-                less.status_message = Some(format!(
-                    "what was said in this turn will not be remembered: {error}"
-                ));
-                if let Persisted::Written = self.persist(vec![Write::Task(less.clone())], &self.stop).await {
-                    self.publish(&less);
-                }
-            }
+        let mut error = match self.persist(batch, &self.stop).await {
+            Persisted::Written => return self.publish(&task),
+            Persisted::Stopped => return,
+            Persisted::Never(error) => error,
+        };
+        // The store never takes it: the task ends with as much as it takes, and the conversation goes on without.
+        let shorter: &[fn(Task, &StoreError) -> Task] = &[unremembered, unkept];
+        for shorten in shorter.iter().skip(usize::from(!is_told)) {
+            tracing::error!(event = "store.put.fail", run.id = id, err = %error);
+            let less = shorten(task.clone(), &error);
+            error = match self.persist(vec![Write::Task(less.clone())], &self.stop).await {
+                Persisted::Written => return self.publish(&less),
+                Persisted::Stopped => return,
+                Persisted::Never(error) => error,
+            };
         }
+        tracing::error!(event = "store.put.fail", run.id = id, err = %error);
     }
 
-    /// Writes until it is written, or cannot be for its size, or `until` came.
+    /// Writes until it is written, or never will be, or `until` came.
     async fn persist(&self, batch: Vec<Write>, until: &CancellationToken) -> Persisted {
+        let mut refusals = Refusals::default();
         loop {
-            match self.store.write(batch.clone()).await {
-                Ok(()) => return Persisted::Written,
-                Err(error @ StoreError::Full(_)) => return Persisted::TooMuch(error),
-                // The store has logged why.
-                Err(_) => {}
-            }
-            if !self.pause(until).await {
+            // The store has logged why.
+            let Err(error) = self.store.write(batch.clone()).await else {
+                return Persisted::Written;
+            };
+            let Some(pause) = refusals.pause(&error) else {
+                return Persisted::Never(error);
+            };
+            if !self.pause(pause, until).await {
                 return Persisted::Stopped;
             }
         }
     }
 
-    /// Waits a moment, and then until the store can be written; false when `until` came first.
-    async fn pause(&self, until: &CancellationToken) -> bool {
+    /// Waits so long, and then until the store can be written; false when `until` came first.
+    async fn pause(&self, pause: Duration, until: &CancellationToken) -> bool {
         let pause = async {
-            tokio::time::sleep(FIRST_PAUSE).await;
+            tokio::time::sleep(pause).await;
             self.store.works().await;
         };
         tokio::select! {
@@ -257,4 +258,20 @@ impl Tasks {
             feed.publish(task);
         }
     }
+}
+
+/// The task with its answer, and without its conversation.
+fn unremembered(mut task: Task, error: &StoreError) -> Task {
+    task.status_message = Some(format!(
+        "what was said in this turn will not be remembered: {error}"
+    ));
+    task
+}
+
+/// The task without what came of it: nothing else of it was taken.
+fn unkept(mut task: Task, error: &StoreError) -> Task {
+    task.artifacts.clear();
+    task.state = TaskState::Failed;
+    task.status_message = Some(format!("what came of this turn could not be stored: {error}"));
+    task
 }

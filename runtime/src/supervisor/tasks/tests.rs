@@ -22,6 +22,10 @@ use crate::supervisor::settings::Settings;
 use crate::supervisor::subagents::Subagents;
 use crate::worker::pool::Pool;
 
+mod refused;
+
+use self::refused::Never;
+
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
@@ -34,6 +38,8 @@ enum Trouble {
     Full,
     /// A write takes a minute.
     Stuck,
+    /// The store never takes this.
+    Never(Never),
 }
 
 /// A store in trouble.
@@ -54,6 +60,15 @@ impl Troubled {
         *lock(&self.trouble) = trouble;
     }
 
+    /// Whatever it does not take, it takes something else.
+    fn takes_others(&self) -> bool {
+        match *lock(&self.trouble) {
+            Trouble::Nothing => true,
+            Trouble::Never(never) => never != Never::Everything,
+            _ => false,
+        }
+    }
+
     fn has(&self, trouble: Trouble) -> bool {
         *lock(&self.trouble) == trouble
     }
@@ -68,6 +83,11 @@ impl Store for Troubled {
     async fn write(&self, batch: Vec<Write>) -> Result<(), StoreError> {
         if self.has(Trouble::Stuck) {
             tokio::time::sleep(Duration::from_secs(60)).await;
+        }
+        if let Trouble::Never(never) = *lock(&self.trouble)
+            && let Some(error) = never.says_of(&batch)
+        {
+            return Err(error);
         }
         let ends = |write: &Write| matches!(write, Write::Task(task) if task.state.is_terminal());
         if self.has(Trouble::Full) || self.has(Trouble::Ends) && batch.iter().any(ends) {
@@ -117,7 +137,7 @@ impl Store for Troubled {
         if self.has(Trouble::Stuck) {
             std::future::pending::<()>().await;
         }
-        if self.has(Trouble::Nothing) {
+        if self.takes_others() {
             self.store.probe(bytes).await
         } else {
             Err(full())

@@ -179,6 +179,19 @@ impl<K: Kv> Log<K> {
         Err(unavailable(&*self.kv, &failed))
     }
 
+    /// What became of one batch alone that failed with this. If something empty is taken in its place, the server is
+    /// well, and it is this batch that it trips on.
+    pub(super) async fn told_apart(&mut self, error: StoreError, keys: u64) -> StoreError {
+        match error {
+            StoreError::Unavailable(why) if self.doubted.is_some() => match self.settle(keys).await {
+                Ok(()) => StoreError::Refused(why),
+                Err(lost @ StoreError::Lost(_)) => lost,
+                Err(_) => StoreError::Unavailable(why),
+            },
+            error => error,
+        }
+    }
+
     /// Leaves nothing to be read at the next start but what is short. All records are in their places.
     pub(super) async fn tidy(&mut self, keys: u64) {
         if self.long && self.doubted.is_none() {

@@ -167,10 +167,16 @@ impl<K: Kv> Writer<K> {
                 Err(Unwritten::Refused(KvError::TooLarge(why))) => {
                     StoreError::Full(format!("{}: {why}", self.kv.place()))
                 }
-                Err(Unwritten::Refused(error)) => unavailable(&*self.kv, &error),
-                Err(Unwritten::Failed(error)) => {
-                    self.careful |= round.len() > 1;
+                Err(Unwritten::Refused(error)) => {
+                    StoreError::Refused(format!("{}: {error}", self.kv.place()))
+                }
+                Err(Unwritten::Failed(error)) if round.len() > 1 => {
+                    self.careful = true;
                     error
+                }
+                Err(Unwritten::Failed(error)) => {
+                    let keys = self.keys();
+                    self.log.told_apart(error, keys).await
                 }
             };
             answer(round.into_iter().map(|one| one.done), &error);
@@ -367,6 +373,7 @@ fn again(error: &StoreError) -> StoreError {
     match error {
         StoreError::Conflict(text) => StoreError::Conflict(text.clone()),
         StoreError::Full(text) => StoreError::Full(text.clone()),
+        StoreError::Refused(text) => StoreError::Refused(text.clone()),
         StoreError::Lost(text) => StoreError::Lost(text.clone()),
         StoreError::Unavailable(text) => StoreError::Unavailable(text.clone()),
         StoreError::Corrupt(text) => StoreError::Corrupt(text.clone()),

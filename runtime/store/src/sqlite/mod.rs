@@ -135,4 +135,8 @@ impl Store for SqliteStore {
     async fn probe(&self, bytes: u64) -> Result<(), StoreError> {
         self.writer.probe(bytes).await
     }
+
+    async fn lost(&self) -> StoreError {
+        self.writer.damaged().await
+    }
 }

@@ -10,7 +10,7 @@ use agentd_state::{Entry, Retention, StoreError, TaskState, Write};
 use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, Savepoint, TransactionBehavior, params};
 use serde::Serialize;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::fault::{Fault, sqlite};
 use super::retention::{entry_bytes, entry_bytes_of, expire, retain};
@@ -37,6 +37,7 @@ enum Work {
 /// The handle of the thread.
 pub(super) struct Writer {
     jobs: Option<mpsc::Sender<Job>>,
+    damaged: watch::Receiver<Option<String>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -47,12 +48,14 @@ impl Writer {
         retention: Retention,
     ) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::channel(QUEUE);
+        let (found, damaged) = watch::channel(None);
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || run(connection, &file, retention, queue))
+            .spawn(move || run(connection, &file, retention, queue, &found))
             .map_err(|error| StoreError::Unavailable(format!("the writer cannot start: {error}")))?;
         Ok(Self {
             jobs: Some(jobs),
+            damaged,
             thread: Some(thread),
         })
     }
@@ -63,6 +66,16 @@ impl Writer {
 
     pub(super) async fn probe(&self, bytes: u64) -> Result<(), StoreError> {
         self.send(Work::Probe(bytes)).await
+    }
+
+    /// Returns when a write has found the file damaged. SQLite does not say which record it is about: it is the whole.
+    pub(super) async fn damaged(&self) -> StoreError {
+        let mut damaged = self.damaged.clone();
+        let why = damaged.wait_for(Option::is_some).await;
+        match why.map(|why| why.clone()) {
+            Ok(Some(why)) => StoreError::Corrupt(why),
+            _ => std::future::pending().await,
+        }
     }
 
     async fn send(&self, work: Work) -> Result<(), StoreError> {
@@ -84,7 +97,20 @@ impl Drop for Writer {
     }
 }
 
-fn run(mut connection: Connection, file: &Path, retention: Retention, mut queue: mpsc::Receiver<Job>) {
+fn run(
+    mut connection: Connection,
+    file: &Path,
+    retention: Retention,
+    mut queue: mpsc::Receiver<Job>,
+    found: &watch::Sender<Option<String>>,
+) {
+    let failed = |error: &rusqlite::Error| {
+        let error = sqlite(error, file);
+        if let StoreError::Corrupt(why) = &error {
+            found.send_replace(Some(why.clone()));
+        }
+        error
+    };
     while let Some(first) = queue.blocking_recv() {
         let mut next = Some(first);
         let mut group = Vec::new();
@@ -92,14 +118,14 @@ fn run(mut connection: Connection, file: &Path, retention: Retention, mut queue:
             match work {
                 Work::Batch(batch) => group.push((batch, done)),
                 Work::Probe(bytes) => {
-                    let outcome = probe(&connection, bytes).map_err(|error| sqlite(&error, file));
+                    let outcome = probe(&connection, bytes).map_err(|error| failed(&error));
                     let _ = done.send(outcome);
                 }
             }
             next = (group.len() < GROUP).then(|| queue.try_recv().ok()).flatten();
         }
         if !group.is_empty() {
-            commit(&mut connection, file, retention, group);
+            commit(&mut connection, &failed, retention, group);
         }
     }
 }
@@ -117,7 +143,12 @@ fn probe(connection: &Connection, bytes: u64) -> rusqlite::Result<()> {
 type Waiting = (Vec<Write>, oneshot::Sender<Result<(), StoreError>>);
 
 /// Applies the group in one transaction and answers when it is on the disk.
-fn commit(connection: &mut Connection, file: &Path, retention: Retention, group: Vec<Waiting>) {
+fn commit(
+    connection: &mut Connection,
+    failed: &dyn Fn(&rusqlite::Error) -> StoreError,
+    retention: Retention,
+    group: Vec<Waiting>,
+) {
     let batches = group.iter().map(|(batch, _)| batch.as_slice());
     match apply_group(connection, retention, batches) {
         Ok(outcomes) => {
@@ -126,9 +157,9 @@ fn commit(connection: &mut Connection, file: &Path, retention: Retention, group:
             }
         }
         Err(error) => {
-            tracing::error!(event = "store.put.fail", err = %sqlite(&error, file), batches = group.len());
+            tracing::error!(event = "store.put.fail", err = %failed(&error), batches = group.len());
             for (_, done) in group {
-                let _ = done.send(Err(sqlite(&error, file)));
+                let _ = done.send(Err(failed(&error)));
             }
         }
     }
