@@ -1,13 +1,15 @@
-//! The body of a request: an object that is written member by member, and the tools in it, which are the same in every
-//! round of a turn and so are written once. Guarantees: the bytes are those of the whole written anew.
+//! The body of a request: an object that is written member by member, and the tools in it with their names, which are
+//! the same in every round of a turn and so are made once. Guarantees: the bytes are those of the whole written anew.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::message::ToolSpec;
-use crate::names::Names;
+use crate::dialect::Dialect;
+use crate::message::{ModelRequest, ToolSpec};
+use crate::names::{self, Names};
 use crate::schema::Profile;
 
 /// A JSON object while it is written. Names are ours: none has to be escaped.
@@ -15,13 +17,20 @@ pub(crate) struct Object(Vec<u8>);
 
 impl Object {
     pub(crate) fn new() -> Self {
-        Self(b"{".to_vec())
+        Self::with_room(0)
+    }
+
+    /// One that will take about so many bytes.
+    pub(crate) fn with_room(bytes: usize) -> Self {
+        let mut text = Vec::with_capacity(bytes.max(64));
+        text.push(b'{');
+        Self(text)
     }
 
     /// One more member.
     pub(crate) fn put<T: Serialize>(&mut self, name: &'static str, value: T) {
         self.name(name);
-        self.0.extend(json(&value));
+        append(&mut self.0, &value);
     }
 
     /// One more member, that was written before.
@@ -47,13 +56,35 @@ impl Object {
 }
 
 /// A value, a text, a number or a list of them as JSON, none of which can fail.
-fn json<T: Serialize>(value: &T) -> Vec<u8> {
-    serde_json::to_vec(value).unwrap_or_else(|_| b"null".to_vec())
+fn append<T: Serialize>(out: &mut Vec<u8>, value: &T) {
+    let before = out.len();
+    if serde_json::to_writer(&mut *out, value).is_err() {
+        out.truncate(before);
+        out.extend(b"null");
+    }
 }
 
-/// The tools that an endpoint was given last, as they were written for it.
+/// What an endpoint was given last, as far as the next request is likely to be the same.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf(Mutex<Option<Written>>);
+pub(crate) struct Shelf {
+    written: Mutex<Option<Written>>,
+    named: Mutex<Option<Named>>,
+    /// Bytes of the last body.
+    room: AtomicUsize,
+}
+
+/// What is kept cannot have made place for another list that then came to stand where it was.
+fn is_of(kept: &Weak<[ToolSpec]>, tools: &Arc<[ToolSpec]>) -> bool {
+    std::ptr::eq(kept.as_ptr(), Arc::as_ptr(tools))
+}
+
+/// The names of tools without those of the calls in a conversation.
+#[derive(Debug)]
+struct Named {
+    of: Weak<[ToolSpec]>,
+    dialect: Dialect,
+    names: Arc<Names>,
+}
 
 #[derive(Debug)]
 struct Written {
@@ -62,7 +93,7 @@ struct Written {
     profile: Profile,
     /// Their names on the wire, which depend on what else has a name.
     names: Vec<String>,
-    /// One after the other with commas between.
+    /// As a list.
     json: Arc<[u8]>,
 }
 
@@ -75,14 +106,50 @@ impl Shelf {
         profile: Profile,
         names: &Names,
         write: impl Fn(&ToolSpec) -> Value,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<Arc<[u8]>> {
         let kept = (!tools.is_empty()).then(|| self.kept(tools, profile, names, &write));
-        let more = more.map(|tool| json(&write(tool)));
-        if kept.is_none() && more.is_none() {
-            return None;
+        let Some(more) = more else { return kept };
+        let mut list = match kept.as_deref().and_then(|kept| kept.strip_suffix(b"]")) {
+            Some(open) => [open, b","].concat(),
+            None => b"[".to_vec(),
+        };
+        append(&mut list, &write(more));
+        list.push(b']');
+        Some(list.into())
+    }
+
+    /// The names of a request. Calls of what is offered, which is nearly all, add none to those of the tools.
+    pub(crate) fn names(&self, request: &ModelRequest, dialect: Dialect) -> Arc<Names> {
+        let mut last = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = last
+            .as_ref()
+            .filter(|known| is_of(&known.of, &request.tools) && known.dialect == dialect);
+        let offered = match known {
+            Some(known) => known.names.clone(),
+            None => {
+                let names = Arc::new(Names::new(names::offered(&request.tools), dialect));
+                *last = Some(Named {
+                    of: Arc::downgrade(&request.tools),
+                    dialect,
+                    names: names.clone(),
+                });
+                names
+            }
+        };
+        if names::called(request).all(|name| offered.has(name)) {
+            return offered;
         }
-        let pieces = [kept.as_deref(), more.as_deref()];
-        Some([b"[", joined(pieces.into_iter().flatten()).as_slice(), b"]"].concat())
+        Arc::new(Names::of(request, dialect))
+    }
+
+    /// How much the next body will be, about.
+    pub(crate) fn room(&self) -> usize {
+        self.room.load(Ordering::Relaxed)
+    }
+
+    /// A body was so long. The next is longer by what a round adds.
+    pub(crate) fn wrote(&self, bytes: usize) {
+        self.room.store(bytes + bytes / 8, Ordering::Relaxed);
     }
 
     fn kept(
@@ -92,19 +159,22 @@ impl Shelf {
         names: &Names,
         write: impl Fn(&ToolSpec) -> Value,
     ) -> Arc<[u8]> {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let wire = tools.iter().map(|tool| names.wire(&tool.name));
-        // What is kept cannot have made place for another list that then came to stand where it was.
         let known = last.as_ref().filter(|known| {
-            std::ptr::eq(known.of.as_ptr(), Arc::as_ptr(tools))
-                && known.profile == profile
-                && wire.clone().eq(&known.names)
+            is_of(&known.of, tools) && known.profile == profile && wire.clone().eq(&known.names)
         });
         if let Some(known) = known {
             return known.json.clone();
         }
-        let written: Vec<Vec<u8>> = tools.iter().map(|tool| json(&write(tool))).collect();
-        let json: Arc<[u8]> = joined(written.iter().map(Vec::as_slice)).into();
+        let mut list = Vec::new();
+        // One at a time: as values they take twenty times as much.
+        for tool in tools.iter() {
+            list.push(if list.is_empty() { b'[' } else { b',' });
+            append(&mut list, &write(tool));
+        }
+        list.push(b']');
+        let json: Arc<[u8]> = list.into();
         *last = Some(Written {
             of: Arc::downgrade(tools),
             profile,
@@ -115,17 +185,6 @@ impl Shelf {
     }
 }
 
-fn joined<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut all = Vec::new();
-    for (nth, piece) in pieces.enumerate() {
-        if nth > 0 {
-            all.push(b',');
-        }
-        all.extend(piece);
-    }
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
@@ -133,7 +192,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::dialect::Dialect;
+    use crate::message::{Arguments, Block, Message, ToolCall};
 
     fn tool(name: &str) -> ToolSpec {
         ToolSpec {
@@ -154,7 +213,7 @@ mod tests {
                 count.set(count.get() + 1);
                 json!({ "name": names.wire(&tool.name) })
             });
-            let text = list.map(|list| String::from_utf8(list).unwrap());
+            let text = list.map(|list| String::from_utf8(list.to_vec()).unwrap());
             (text.unwrap_or_default(), count.get() - before)
         };
         let none: Arc<[ToolSpec]> = Vec::new().into();
@@ -179,7 +238,46 @@ mod tests {
         // Something was called that has the name on the wire: the tool has another one.
         let (other, written) = list(&same, None, Profile::Gemini, &["a_b"]);
         assert!(written == 2 && other != both, "{other}");
-        assert_eq!(Arc::strong_count(&same), 1, "what nobody uses any more is not held");
+        assert_eq!(
+            Arc::strong_count(&same),
+            1,
+            "what nobody uses any more is not held"
+        );
+    }
+
+    #[test]
+    fn names_are_those_of_the_request_made_anew_and_are_made_once() {
+        let shelf = Shelf::default();
+        let request = |tools: &Arc<[ToolSpec]>, called: &[&str]| {
+            let call = |name: &&str| {
+                Block::ToolCall(ToolCall {
+                    id: String::new(),
+                    name: (*name).to_owned(),
+                    arguments: Arguments::Invalid(String::new()),
+                })
+            };
+            ModelRequest {
+                messages: vec![Message::Assistant(called.iter().map(call).collect())],
+                tools: tools.clone(),
+                ..ModelRequest::default()
+            }
+        };
+        let two: Arc<[ToolSpec]> = vec![tool("a.b"), tool("c")].into();
+        let same: Arc<[ToolSpec]> = two.to_vec().into();
+        let other: Arc<[ToolSpec]> = vec![tool("a.b"), tool("a_b")].into();
+        let called: [&[&str]; 5] = [&[], &["c"], &["a.b", "c", "c"], &["a_b"], &["gone", "c"]];
+        for tools in [&two, &same, &other, &two] {
+            for called in called {
+                for dialect in [Dialect::Openai, Dialect::Bedrock] {
+                    let request = request(tools, called);
+                    let names = shelf.names(&request, dialect);
+                    assert_eq!(*names, Names::of(&request, dialect), "{called:?}");
+                }
+            }
+        }
+        let first = shelf.names(&request(&two, &[]), Dialect::Openai);
+        let second = shelf.names(&request(&two, &["c"]), Dialect::Openai);
+        assert!(Arc::ptr_eq(&first, &second));
     }
 
     #[test]

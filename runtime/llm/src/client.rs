@@ -21,7 +21,6 @@ use crate::dialect::{Dialect, StructuredOutput};
 use crate::error::ModelError;
 use crate::message::{ModelReply, ModelRequest};
 use crate::model::{CallContext, Endpoint, Sink};
-use crate::names::Names;
 use crate::tokens::Calibration;
 use crate::wire::{self, Ask, Fault, Heard, Quirks, REPLY_BYTES};
 
@@ -109,7 +108,7 @@ impl ModelClient {
             origin: &origin,
             request,
             stream,
-            names: Names::of(request, dialect),
+            names: self.shelf.names(request, dialect),
             way,
             quirks,
             shelf: &self.shelf,

@@ -47,12 +47,14 @@ pub(crate) fn path(ask: &Ask<'_>) -> String {
 
 /// The body of a request.
 pub(crate) fn body(ask: &Ask<'_>) -> Vec<u8> {
-    match ask.dialect {
+    let body = match ask.dialect {
         Dialect::Openai => openai::write::request(ask),
         Dialect::OpenaiResponses => responses::write::request(ask),
         Dialect::Anthropic => anthropic::write::request(ask),
         Dialect::Bedrock => bedrock::write::request(ask),
-    }
+    };
+    ask.shelf.wrote(body.len());
+    body
 }
 
 /// An answer that came as a whole.
@@ -87,14 +89,15 @@ pub(crate) fn media_type(dialect: Dialect) -> &'static str {
 /// estimates. `sent` is the request's body.
 pub(crate) fn reply(ask: &Ask<'_>, heard: Heard, sent: &[u8], calibration: &Calibration) -> ModelReply {
     let Heard { blocks, stop, counts } = heard;
-    let said = blocks.iter().map(length).sum();
     let sent = characters(sent);
     if let Some(input) = counts.input {
         calibration.learn(sent, input);
     }
     let usage = Usage {
         input: counts.input.unwrap_or_else(|| calibration.estimate(sent)),
-        output: counts.output.unwrap_or_else(|| calibration.estimate(said)),
+        output: counts
+            .output
+            .unwrap_or_else(|| calibration.estimate(blocks.iter().map(length).sum())),
         cached: counts.cached,
     };
     let blocks = answered(blocks, ask).into_iter().map(|block| match block {

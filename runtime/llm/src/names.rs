@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use agentd_base::digest;
 
 use crate::dialect::Dialect;
-use crate::message::{Block, Message, ModelRequest};
+use crate::message::{Block, Message, ModelRequest, ToolSpec};
 
 /// Every provider takes this length.
 const LENGTH: usize = 64;
@@ -23,16 +23,7 @@ pub(crate) struct Names {
 impl Names {
     /// The table of a request.
     pub(crate) fn of(request: &ModelRequest, dialect: Dialect) -> Self {
-        let offered = request.tools.iter().map(|tool| tool.name.as_str());
-        let blocks = request.messages.iter().flat_map(|message| match message {
-            Message::Assistant(blocks) => blocks.as_slice(),
-            Message::User(_) | Message::Results(_) => &[],
-        });
-        let called = blocks.filter_map(|block| match block {
-            Block::ToolCall(call) => Some(call.name.as_str()),
-            Block::Text(_) | Block::Opaque(_) => None,
-        });
-        Self::new(offered.chain(called), dialect)
+        Self::new(offered(&request.tools).chain(called(request)), dialect)
     }
 
     /// Names that are fit keep their own, whatever the others are.
@@ -71,6 +62,11 @@ impl Names {
         free.unwrap_or(plain)
     }
 
+    /// Whether it is in the table.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.out.contains_key(name)
+    }
+
     /// For the wire.
     pub(crate) fn wire<'a>(&'a self, name: &'a str) -> &'a str {
         self.out.get(name).map_or(name, String::as_str)
@@ -80,6 +76,23 @@ impl Names {
     pub(crate) fn ours(&self, wire: &str) -> String {
         self.back.get(wire).cloned().unwrap_or_else(|| wire.to_owned())
     }
+}
+
+/// The names of tools.
+pub(crate) fn offered(tools: &[ToolSpec]) -> impl Iterator<Item = &str> + Clone {
+    tools.iter().map(|tool| tool.name.as_str())
+}
+
+/// The names of the calls in a conversation.
+pub(crate) fn called(request: &ModelRequest) -> impl Iterator<Item = &str> + Clone {
+    let blocks = request.messages.iter().flat_map(|message| match message {
+        Message::Assistant(blocks) => blocks.as_slice(),
+        Message::User(_) | Message::Results(_) => &[],
+    });
+    blocks.filter_map(|block| match block {
+        Block::ToolCall(call) => Some(call.name.as_str()),
+        Block::Text(_) | Block::Opaque(_) => None,
+    })
 }
 
 /// The nearest name that the provider takes.

@@ -1,7 +1,9 @@
 //! What the dialects have in common: a request made ready for one endpoint, what was heard of its answer, and how an
 //! answer fails. No sockets.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -67,7 +69,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) origin: &'a str,
     pub(crate) request: &'a ModelRequest,
     pub(crate) stream: bool,
-    pub(crate) names: Names,
+    pub(crate) names: Arc<Names>,
     /// Where the request has an `output_schema`.
     pub(crate) way: Way,
     pub(crate) quirks: Quirks,
@@ -82,16 +84,17 @@ impl Ask<'_> {
     }
 
     /// The system prompt.
-    pub(crate) fn system(&self) -> String {
-        let system = self.request.system.clone();
+    pub(crate) fn system(&self) -> Cow<'_, str> {
+        let system = self.request.system.as_str();
         let Some(shape) = self.shape(Way::Prompt) else {
-            return system;
+            return system.into();
         };
         let schema = Value::Object(shape.schema.clone());
         let gap = if system.is_empty() { "" } else { "\n\n" };
         format!(
             "{system}{gap}When you have no tool to call, answer with JSON of this schema and nothing else, no words and no fence around it:\n{schema}"
         )
+        .into()
     }
 
     /// The name of the tool that takes the answer.
@@ -100,7 +103,7 @@ impl Ask<'_> {
     }
 
     /// The tools that are offered, the one that takes the answer last, as a dialect writes each; none when there is no tool.
-    pub(crate) fn tools(&self, write: fn(&ToolSpec, &Ask<'_>, Profile) -> Value) -> Option<Vec<u8>> {
+    pub(crate) fn tools(&self, write: fn(&ToolSpec, &Ask<'_>, Profile) -> Value) -> Option<Arc<[u8]>> {
         let profile = Profile::of(self.dialect, self.model);
         let (tools, answer) = (&self.request.tools, self.answer_tool());
         self.shelf

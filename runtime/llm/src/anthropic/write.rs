@@ -15,7 +15,7 @@ const FEW_TOKENS: u32 = 4_096;
 
 /// The body.
 pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
-    let mut body = Object::new();
+    let mut body = Object::with_room(ask.shelf.room());
     body.put("model", ask.model);
     let most = ask.request.max_output_tokens.unwrap_or(MOST_TOKENS);
     let most = if ask.quirks.short {

@@ -10,7 +10,7 @@ use crate::wire::{Ask, Way, written};
 
 /// The body. The model is in the path.
 pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
-    let mut body = Object::new();
+    let mut body = Object::with_room(ask.shelf.room());
     let system = ask.system();
     if !system.trim().is_empty() {
         body.put("system", json!([{"text": system}]));

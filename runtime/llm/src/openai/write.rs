@@ -1,17 +1,20 @@
 //! The request body of Chat Completions. Pure; the same request gives the same bytes.
 
+use std::borrow::Cow;
+
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::body::Object;
-use crate::message::{Block, Message, Opaque, ToolCall, ToolSpec};
+use crate::message::{Arguments, Block, Message, Opaque, ToolCall, ToolSpec};
 use crate::schema::{self, Profile};
-use crate::wire::{Ask, Way, written};
+use crate::wire::{Ask, Way};
 
 /// The body.
 pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
-    let mut body = Object::new();
+    let mut body = Object::with_room(ask.shelf.room());
     body.put("model", ask.model);
-    body.put("messages", messages(ask));
+    body.put("messages", Messages(ask));
     if let Some(tools) = ask.tools(tool) {
         body.put_written("tools", &tools);
     }
@@ -47,58 +50,133 @@ fn is_reasoning(model: &str) -> bool {
         .any(|family| name.starts_with(family))
 }
 
-fn messages(ask: &Ask<'_>) -> Value {
-    let mut list = Vec::new();
-    let system = ask.system();
-    if !system.is_empty() {
-        list.push(json!({"role": "system", "content": system}));
+/// The conversation, written without a value of it between: it is all of the request that grows.
+struct Messages<'a>(&'a Ask<'a>);
+
+/// One message of it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Said<'a> {
+    Words {
+        role: &'static str,
+        content: &'a str,
+    },
+    Answer {
+        role: &'static str,
+        content: Option<Cow<'a, str>>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<Call<'a>>,
+    },
+    Result {
+        role: &'static str,
+        tool_call_id: &'a str,
+        content: &'a str,
+    },
+    /// With fields of the server's own.
+    Own(Value),
+}
+
+#[derive(Serialize)]
+struct Call<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    /// A text of JSON.
+    arguments: String,
+}
+
+impl Serialize for Messages<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let ask = self.0;
+        let system = ask.system();
+        let first = (!system.is_empty()).then_some(Said::Words {
+            role: "system",
+            content: &system,
+        });
+        let messages = ask.request.messages.iter();
+        let rest = messages.flat_map(|message| {
+            let (one, results) = match message {
+                Message::User(content) => (
+                    Some(Said::Words {
+                        role: "user",
+                        content,
+                    }),
+                    &[][..],
+                ),
+                Message::Assistant(blocks) => (assistant(blocks, ask), &[][..]),
+                Message::Results(results) => (None, results.as_slice()),
+            };
+            one.into_iter().chain(results.iter().map(|result| Said::Result {
+                role: "tool",
+                tool_call_id: &result.call_id,
+                content: &result.content,
+            }))
+        });
+        serializer.collect_seq(first.into_iter().chain(rest))
     }
-    for message in &ask.request.messages {
-        match message {
-            Message::User(text) => list.push(json!({"role": "user", "content": text})),
-            Message::Assistant(blocks) => list.extend(assistant(blocks, ask)),
-            Message::Results(results) => list.extend(results.iter().map(
-                |result| json!({"role": "tool", "tool_call_id": result.call_id, "content": result.content}),
-            )),
-        }
-    }
-    Value::Array(list)
 }
 
 /// An answer; none where there is neither text nor call.
-fn assistant(blocks: &[Block], ask: &Ask<'_>) -> Option<Value> {
-    let mut texts = Vec::new();
-    let mut calls = Vec::new();
+fn assistant<'a>(blocks: &'a [Block], ask: &'a Ask<'_>) -> Option<Said<'a>> {
+    let mut content: Option<Cow<'_, str>> = None;
+    let mut tool_calls = Vec::new();
     let mut own = None;
     for block in blocks {
         match block {
-            Block::Text(text) => texts.push(text.as_str()),
-            Block::ToolCall(wish) => calls.push(call(wish, ask)),
+            Block::Text(text) => match &mut content {
+                None => content = Some(text.into()),
+                Some(before) => {
+                    let before = before.to_mut();
+                    before.push('\n');
+                    before.push_str(text);
+                }
+            },
+            Block::ToolCall(wish) => tool_calls.push(call(wish, ask)),
             Block::Opaque(opaque) => own = own.or(ask.takes(opaque).then_some(opaque)),
         }
     }
+    let role = "assistant";
     // Without text, providers want null beside calls.
-    let content = match (texts.is_empty(), calls.is_empty()) {
-        (true, true) => return None,
-        (true, false) => Value::Null,
-        (false, _) => texts.join("\n").into(),
-    };
-    let mut message = Map::new();
-    message.insert("role".into(), "assistant".into());
-    message.insert("content".into(), content);
-    if let Some(Opaque { value, .. }) = own {
-        add(&mut message, value.get("message"));
-        let of_calls = value.get("calls").and_then(Value::as_array);
-        for (call, more) in calls.iter_mut().zip(of_calls.into_iter().flatten()) {
-            if let Value::Object(call) = call {
-                add(call, Some(more));
-            }
-        }
+    if content.is_none() && tool_calls.is_empty() {
+        return None;
     }
+    match own {
+        None => Some(Said::Answer {
+            role,
+            content,
+            tool_calls,
+        }),
+        Some(own) => Some(Said::Own(with(own, role, content, &tool_calls))),
+    }
+}
+
+/// An answer with the server's own fields.
+fn with(own: &Opaque, role: &str, content: Option<Cow<'_, str>>, calls: &[Call<'_>]) -> Value {
+    let mut message = Map::new();
+    message.insert("role".into(), role.into());
+    message.insert("content".into(), content.map_or(Value::Null, Value::from));
+    add(&mut message, own.value.get("message"));
+    let of_calls = own.value.get("calls").and_then(Value::as_array);
+    let mut more = of_calls.into_iter().flatten();
+    let calls: Vec<Value> = calls
+        .iter()
+        .map(|call| {
+            let mut call = json!(call);
+            if let Value::Object(call) = &mut call {
+                add(call, more.next());
+            }
+            call
+        })
+        .collect();
     if !calls.is_empty() {
         message.insert("tool_calls".into(), Value::Array(calls));
     }
-    Some(Value::Object(message))
+    Value::Object(message)
 }
 
 /// The server's own fields, beside ours.
@@ -108,10 +186,20 @@ fn add(object: &mut Map<String, Value>, more: Option<&Value>) {
     }
 }
 
-fn call(call: &ToolCall, ask: &Ask<'_>) -> Value {
-    let arguments = written(&call.arguments).to_string();
-    let name = ask.names.wire(&call.name);
-    json!({"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}})
+/// Arguments that are no object go back as an empty one, as [`crate::wire::written`] says.
+fn call<'a>(call: &'a ToolCall, ask: &'a Ask<'_>) -> Call<'a> {
+    let arguments = match &call.arguments {
+        Arguments::Object(object) => serde_json::to_string(object).unwrap_or_default(),
+        Arguments::Invalid(_) => "{}".to_owned(),
+    };
+    Call {
+        id: &call.id,
+        r#type: "function",
+        function: Function {
+            name: ask.names.wire(&call.name),
+            arguments,
+        },
+    }
 }
 
 fn tool(tool: &ToolSpec, ask: &Ask<'_>, profile: Profile) -> Value {

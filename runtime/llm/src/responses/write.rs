@@ -9,7 +9,7 @@ use crate::wire::{Ask, Way, written};
 
 /// The body.
 pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
-    let mut body = Object::new();
+    let mut body = Object::with_room(ask.shelf.room());
     body.put("model", ask.model);
     let system = ask.system();
     if !system.is_empty() {
