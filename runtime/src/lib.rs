@@ -5,6 +5,7 @@
 pub mod admin;
 pub mod audit;
 pub mod bridge;
+pub mod children;
 pub mod cli;
 pub mod commands;
 pub mod files;

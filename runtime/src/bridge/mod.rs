@@ -25,6 +25,7 @@ use tokio::sync::{Notify, watch};
 use self::prover::{Found, Ports, Prover};
 use self::proxy::{Proxy, relay};
 use crate::admin::{self, Admin};
+use crate::children::Children;
 use crate::files::Folders;
 use crate::identity::PodIdentity;
 use crate::logging::LevelHandle;
@@ -96,6 +97,8 @@ async fn serve(start: Start) -> Result<u8, StartError> {
     let Loaded { document, live } = start.loaded;
     start.level.set(&document.observability);
     let mut signals = Signals::install().map_err(system)?;
+    // It starts no process, and is the first one of its container.
+    let _ = Children::adopt().map_err(system)?;
     let metrics = Metrics::new().map_err(system)?;
     let readiness = Readiness::new();
     readiness.block("listener", "not bound yet");

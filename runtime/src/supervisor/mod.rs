@@ -38,6 +38,7 @@ use self::settings::Settings;
 use self::subagents::Subagents;
 use self::tasks::Durability;
 use self::turns::TurnRunner;
+use crate::children::Children;
 use crate::identity::PodIdentity;
 use crate::logging::LevelHandle;
 use crate::metrics::Metrics;
@@ -141,6 +142,8 @@ pub async fn run(start: Start) -> u8 {
 
 impl Foundation {
     async fn lay(start: &Start) -> Result<Self, StartError> {
+        // Before anything that could start a process.
+        let children = Children::adopt().map_err(|error| StartError::System(error.to_string()))?;
         let Loaded { document, live } = &start.loaded;
         start.level.set(&document.observability);
         let metrics = Metrics::new().map_err(|error| StartError::System(error.to_string()))?;
@@ -178,7 +181,7 @@ impl Foundation {
         let ids = id::uuids();
         let budget = Budget::open(store.clone(), clock.clone(), settings.subscribe()).await?;
         let runner = Arc::new_cyclic(|runner| TurnRunner {
-            pool: Pool::new(start.program.clone()),
+            pool: Pool::new(start.program.clone(), children),
             instance: instance.clone(),
             settings: settings.subscribe(),
             identity: source,

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::process::Worker;
+use crate::children::Children;
 
 /// How long a worker waits for the next message of its conversation: people think for about as long before they give
 /// up a conversation, and a new worker costs some tens of milliseconds.
@@ -35,6 +36,7 @@ pub struct Warm {
 #[derive(Debug)]
 pub struct Pool {
     program: PathBuf,
+    children: Arc<Children>,
     idle: Mutex<HashMap<String, (Instant, Warm)>>,
     changed: Arc<Notify>,
 }
@@ -46,11 +48,12 @@ impl Drop for Pool {
 }
 
 impl Pool {
-    /// Workers run `program`, which is this program.
-    pub fn new(program: PathBuf) -> Arc<Self> {
+    /// Workers run `program`, which is this program, and are children of ours.
+    pub fn new(program: PathBuf, children: Arc<Children>) -> Arc<Self> {
         let changed = Arc::new(Notify::new());
         let pool = Arc::new(Self {
             program,
+            children,
             idle: Mutex::default(),
             changed: changed.clone(),
         });
@@ -67,7 +70,7 @@ impl Pool {
         match warm.filter(|warm| warm.worker.is_alive()) {
             Some(warm) => Ok(warm),
             None => Ok(Warm {
-                worker: Worker::spawn(&self.program)?,
+                worker: Worker::spawn(&self.program, &self.children)?,
                 generation: None,
                 identity: None,
                 tools: BTreeMap::new(),

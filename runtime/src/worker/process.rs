@@ -1,11 +1,13 @@
 //! The supervisor's end of a worker process: spawn, frames, signals, and one ordered stream of what it says and how it
-//! ended. Guarantees: the exit comes after the last frame that was written; the process and its group are gone when
-//! the handle has been dropped and the ladder has run; a signal never goes to a process that was reaped already.
+//! ended. Guarantees: the exit comes after the last frame that was written, whoever else holds the other end of the
+//! socket; the process and its group are gone when the handle has been dropped and the ladder has run; a signal never
+//! goes to a process that was reaped already.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
@@ -17,6 +19,7 @@ use tokio::sync::mpsc;
 
 use super::frame::{FromWorker, ToWorker};
 use super::framing::{FrameError, FrameReader, FrameWriter};
+use crate::children::{Children, Known};
 
 /// From closing the worker's input, or asking it to cancel, to SIGTERM: a model call in flight is dropped at once, an
 /// MCP session is closed within a second.
@@ -25,6 +28,9 @@ pub const ASK: Duration = Duration::from_secs(5);
 pub const TERM: Duration = Duration::from_secs(2);
 /// A worker that does not read its input for so long is stuck.
 const WRITE: Duration = Duration::from_secs(10);
+/// For the next frame of a worker that has ended: what it wrote is there, and only a process that left its group, and
+/// holds its end of the socket, keeps us waiting.
+const LINGER: Duration = Duration::from_secs(1);
 /// Frames between the worker and whoever runs its turn: enough that the worker seldom waits, few enough to be small.
 const FRAMES: usize = 16;
 
@@ -93,22 +99,25 @@ impl Worker {
     ///
     /// # Errors
     /// When the system has no process, descriptor or memory left.
-    pub fn spawn(program: &Path) -> std::io::Result<Self> {
+    pub fn spawn(program: &Path, children: &Arc<Children>) -> std::io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .arg("worker")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .stderr(Stdio::inherit())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()?;
+            .kill_on_drop(true);
+        let (child, known) = children.spawn(&mut command)?;
+        // Our copy of the worker's end would keep the socket open.
+        drop(command);
         let pid = child.id().unwrap_or_default();
         let (read, write) = UnixStream::from_std(ours)?.into_split();
         let (frames, incoming) = mpsc::channel(FRAMES);
         let (signals, commands) = mpsc::channel(4);
-        tokio::spawn(attend(child, FrameReader::new(read), frames, commands));
+        let process = Process { child, known };
+        tokio::spawn(attend(process, FrameReader::new(read), frames, commands));
         Ok(Self {
             pid,
             outgoing: FrameWriter::new(write),
@@ -161,26 +170,28 @@ impl Worker {
     }
 }
 
+/// A process that was not waited for. In this order: it ends first.
+struct Process {
+    child: Child,
+    known: Known,
+}
+
 /// Owns the process: reads its frames to their end, then waits for it, and is the only one to signal it. When the
 /// handle is dropped, the worker's input is closed with it, and the ladder ends the worker that does not leave.
 async fn attend(
-    mut child: Child,
+    mut process: Process,
     mut reader: FrameReader<OwnedReadHalf>,
     frames: mpsc::Sender<Incoming>,
     mut commands: mpsc::Receiver<Signal>,
 ) {
-    let group = child
-        .id()
-        .and_then(|id| i32::try_from(id).ok())
-        .map(Pid::from_raw);
+    let group = Pid::from_raw(process.known.pid());
     let signal = |signal| {
-        if let Some(group) = group {
-            // Gone already is fine.
-            let _ = killpg(group, signal);
-        }
+        // Gone already is fine.
+        let _ = killpg(group, signal);
     };
 
     let mut garbled = None;
+    let mut ended = None;
     loop {
         tokio::select! {
             frame = reader.next::<FromWorker>() => match frame {
@@ -200,13 +211,48 @@ async fn attend(
                 Some(command) => signal(command),
                 None => break,
             },
+            status = process.child.wait() => {
+                ended = Some(status);
+                break;
+            }
         }
     }
 
-    let status = end(&mut child, &mut commands, signal).await;
+    let status = match ended {
+        Some(status) => {
+            // What it started holds the socket too.
+            drop(process);
+            garbled = rest(&mut reader, &frames).await.err();
+            status
+        }
+        None => {
+            let status = end(&mut process.child, &mut commands, signal).await;
+            drop(process);
+            status
+        }
+    };
     // Whoever holds the handle learns from the closed channel that the worker is gone.
     drop(commands);
     let _ = frames.send(Incoming::Exited(Exit { status, garbled })).await;
+}
+
+/// Hands on what a process that has ended had written.
+async fn rest(
+    reader: &mut FrameReader<OwnedReadHalf>,
+    frames: &mpsc::Sender<Incoming>,
+) -> Result<(), FrameError> {
+    while let Ok(read) = tokio::time::timeout(LINGER, reader.next::<FromWorker>()).await {
+        match read {
+            Ok(Some(frame)) => {
+                if frames.send(Incoming::Frame(frame)).await.is_err() {
+                    break;
+                }
+            }
+            Ok(None) | Err(FrameError::Connection(_)) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Waits for the process, obeying signals, with the ladder behind it.

@@ -92,7 +92,7 @@ impl World {
             changes: Default::default(),
         };
         let runner = TurnRunner {
-            pool: Pool::new(PathBuf::from(PROGRAM)),
+            pool: Pool::new(PathBuf::from(PROGRAM), Arc::default()),
             instance: "a".into(),
             settings,
             identity: None,

@@ -35,6 +35,7 @@ mod notes;
 mod observed;
 mod office;
 mod one_shot;
+mod orphans;
 #[cfg(feature = "otel")]
 mod otel;
 mod pod;

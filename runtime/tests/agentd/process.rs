@@ -170,21 +170,24 @@ impl Agentd {
 
     /// The processes that it started.
     pub fn workers(&self) -> Vec<u32> {
-        let path = format!("/proc/{0}/task/{0}/children", self.pid());
-        // A child belongs to the thread that made it: look at all of them.
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
-        let mut children: Vec<u32> = tasks
-            .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok())
-            .flat_map(|text| {
-                text.split_whitespace()
-                    .map(|pid| pid.parse().unwrap())
-                    .collect::<Vec<u32>>()
-            })
-            .collect();
-        children.sort_unstable();
-        assert!(Path::new(&path).exists() || !children.is_empty());
-        children
+        children_of(self.pid())
     }
+}
+
+/// The children of a process that lives, the oldest first.
+pub fn children_of(pid: u32) -> Vec<u32> {
+    // A child belongs to the thread that made it: look at all of them.
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let mut children: Vec<u32> = tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok())
+        .flat_map(|text| {
+            text.split_whitespace()
+                .map(|pid| pid.parse().unwrap())
+                .collect::<Vec<u32>>()
+        })
+        .collect();
+    children.sort_unstable();
+    children
 }
 
 /// Kills a process that the program started.

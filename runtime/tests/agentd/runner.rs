@@ -52,7 +52,7 @@ pub fn runner(
         budget: Budget::new(Counters::default(), store.clone(), clock(), settings.clone()),
     };
     let runner = Arc::new_cyclic(|runner| TurnRunner {
-        pool: Pool::new(PathBuf::from(PROGRAM)),
+        pool: Pool::new(PathBuf::from(PROGRAM), Arc::default()),
         instance: "a".into(),
         settings: settings.clone(),
         identity: None,

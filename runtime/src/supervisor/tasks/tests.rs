@@ -182,7 +182,7 @@ fn world(trouble: Trouble) -> World {
         changes: crate::supervisor::office::Changes::default(),
     };
     let runner = TurnRunner {
-        pool: Pool::new("/does/not/exist".into()),
+        pool: Pool::new("/does/not/exist".into(), Arc::default()),
         instance: "a".into(),
         settings,
         identity: None,
