@@ -116,7 +116,8 @@ pub struct Agent {
     /// The durable name of this instance. Absent: the pod's name, else the host's, else `agentd`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The standing instruction; may be one `{{secret-file:PATH}}`. At most 64 KiB.
+    /// The standing instruction; may be one `{{secret-file:PATH}}`, or the URI of a resource of an MCP server, which is
+    /// read, subscribed to, and there before the first turn. At most 64 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
     /// A task to do once; the answer goes to stdout and the process ends.
@@ -356,6 +357,26 @@ pub struct Security {
     /// Lets one turn hold tools of all three kinds: untrusted input, sensitive, egress. Each such start is audited.
     #[serde(skip_serializing_if = "is_default")]
     pub allow_trifecta: bool,
+    /// The contract `exec`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub exec: Exec,
+}
+
+/// `security.exec`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Exec {
+    /// Lets a server's tool stand behind `exec` (`tools.overrides`), in builds with the feature `exec`. Nothing is run
+    /// here.
+    #[serde(skip_serializing_if = "is_default")]
+    pub enabled: bool,
+}
+
+impl Document {
+    /// Whether `exec` can be there at all: this build has it, and the operator enabled it.
+    pub fn may_exec(&self) -> bool {
+        cfg!(feature = "exec") && self.security.exec.enabled
+    }
 }
 
 /// `observability`.

@@ -18,6 +18,9 @@ pub const KEY: &str = "security.allow_trifecta";
 /// Our tool that reads what a server offers to read; it is tagged like a tool of that server.
 const READ: &str = "resource.read";
 
+/// The contract that runs commands: whatever its server's declaration says, a command reads and sends.
+const EXEC: &str = "exec";
+
 /// Of a place in a text: three of them and the remedy have to fit a condition.
 const PLACE_CHARS: usize = 40;
 
@@ -99,6 +102,9 @@ pub fn declared(document: &Document) -> Option<Trifecta> {
         if !tags.contains_key("*") {
             legs.add(name, &untagged());
         }
+    }
+    if document.may_exec() && document.tools.overrides.contains_key(EXEC) {
+        legs.add(EXEC, &BTreeSet::from([Tag::Sensitive, Tag::Egress]));
     }
     if !document.tools.disabled.iter().any(|name| name == READ) {
         for server in &document.mcp.servers {

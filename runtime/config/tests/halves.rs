@@ -349,7 +349,7 @@ prop_compose! {
             lifecycle: Lifecycle { drain_timeout, live_folder: live_folder.map(Into::into), watch_config },
             identity,
             report,
-            security: Security { tls_ca: tls_ca.map(Into::into), allow_trifecta },
+            security: Security { tls_ca: tls_ca.map(Into::into), allow_trifecta, ..Security::default() },
             observability: Observability {
                 log_level,
                 metrics_addr: metrics.map(|port| ([127, 0, 0, 1], port).into()),
@@ -560,6 +560,7 @@ const CLASSES: &[(&str, bool)] = &[
     ("report.server_id", false),
     ("security.tls_ca", false),
     ("security.allow_trifecta", false),
+    ("security.exec.enabled", false),
     ("observability.log_level", true),
     ("observability.metrics_addr", false),
     ("observability.log_content", true),

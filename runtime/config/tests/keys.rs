@@ -327,6 +327,9 @@ const ROWS: &[Row] = &[
     ("security.allow_trifecta", "true", |d| {
         d.security.allow_trifecta = true
     }),
+    ("security.exec.enabled", "true", |d| {
+        d.security.exec.enabled = true
+    }),
     ("observability.log_level", "warn", |d| {
         d.observability.log_level = Some(LogLevel::Warn)
     }),

@@ -20,6 +20,15 @@ const SOURCES: usize = 64;
 /// Of `skills.reference_prefix`.
 const PREFIX_CHARS: usize = 32;
 
+/// What keeps a tool from standing behind `exec`, and what to do: each of the two gates by itself.
+fn exec(is_built: bool, is_enabled: bool) -> Option<(&'static str, &'static str)> {
+    match (is_built, is_enabled) {
+        (true, true) => None,
+        (true, false) => Some(("needs security.exec.enabled", "set it to true, or take this out")),
+        (false, _) => Some(("needs a build with the feature `exec`", "take it out")),
+    }
+}
+
 pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
     let Document {
         agent,
@@ -47,11 +56,8 @@ pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
     for (name, mapped) in &tools.overrides {
         let key = crate::shape::join("tools.overrides", name);
         if name == "exec" {
-            faults.push(Fault::new(
-                &key,
-                "needs a build with the feature `exec`, and security.exec.enabled",
-                "take it out",
-            ));
+            let exec = exec(cfg!(feature = "exec"), document.security.exec.enabled);
+            faults.extend(exec.map(|(problem, remedy)| Fault::new(&key, problem, remedy)));
         } else if !CONTRACTS.contains(&name.as_str()) {
             let remedy = format!("use one of: {}", CONTRACTS.join(", "));
             faults.push(Fault::new(
@@ -118,6 +124,41 @@ pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
         known_server(&format!("{key}.server"), &source.server, document, faults);
         if let Some(filter) = &source.filter {
             globs(&format!("{key}.filter"), std::slice::from_ref(filter), faults);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m3_exec_needs_the_build_and_the_switch() {
+        assert_eq!(exec(true, true), None);
+        for (is_built, is_enabled, named) in [
+            (true, false, "security.exec.enabled"),
+            (false, true, "feature `exec`"),
+            (false, false, "feature `exec`"),
+        ] {
+            let (problem, _) = exec(is_built, is_enabled).unwrap();
+            assert!(problem.contains(named), "{is_built} {is_enabled}: {problem}");
+        }
+    }
+
+    #[test]
+    fn m3_exec_stands_behind_nothing_unless_both_gates_are_open() {
+        for enabled in [false, true] {
+            let document: Document = serde_json::from_value(serde_json::json!({
+                "mcp": { "servers": [{ "name": "box", "endpoint": "https://box.example/mcp", "tags": { "*": [] } }] },
+                "tools": { "overrides": { "exec": { "server": "box", "tool": "run" } } },
+                "security": { "exec": { "enabled": enabled } },
+            }))
+            .unwrap();
+            let mut faults = Vec::new();
+            check(&document, &mut faults);
+            let is_open = cfg!(feature = "exec") && enabled;
+            assert_eq!(faults.is_empty(), is_open, "{faults:?}");
+            assert_eq!(document.may_exec(), is_open);
         }
     }
 }

@@ -68,6 +68,9 @@ pub fn contracts(document: &Document, view: &ServersView) -> BTreeMap<String, Be
         };
         all.insert(name.clone(), behind);
     }
+    if !document.may_exec() {
+        all.remove("exec");
+    }
     all.retain(|name, behind| !document.tools.disabled.contains(name) && is_let_in(document, behind));
     all
 }
