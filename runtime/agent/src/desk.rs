@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use agentd_llm::Model;
 use agentd_mcp::{CallMeta, Entry};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::grants::Holder;
@@ -38,10 +39,19 @@ pub struct RunContext {
 }
 
 /// The standing instruction, as `instruction.read` tells it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instruction {
     /// The text; may be empty.
     pub text: String,
+    /// Of the resource that it was read from; none where it is a text of the configuration.
+    pub uri: Option<String>,
+}
+
+impl Instruction {
+    /// Another one for another text.
+    pub fn version(&self) -> String {
+        agentd_base::digest::of(self.text.as_bytes())
+    }
 }
 
 /// Which tools the operator leaves a turn.

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use self::asking::{AskHuman, Await, Mapped, MessageSend, Observe, Observed, SaidPart, Uri};
+pub use self::asking::{AskHuman, Await, Mapped, MessageSend, Observe, Observed, SaidPart, Subscribe, Uri};
 pub use self::keeping::{
     ArtifactCreate, Bind, Id, ItemStatus, Key, Listed, MemoryPush, MemorySet, PlanCreate, PlanItem,
     PlanUpdate,
@@ -139,6 +139,9 @@ pub enum Request {
     /// What a condition needs to know.
     #[serde(rename = "state.observe")]
     Observe(Box<Observe>),
+    /// Follows the instruction, or another one.
+    #[serde(rename = "instruction.subscribe")]
+    InstructionSubscribe(Subscribe),
     /// Begins a subagent.
     #[serde(rename = "subagent.run")]
     SubagentRun(Box<SubagentRun>),
@@ -216,6 +219,7 @@ impl Request {
             Self::AskHuman(_) => "ask_human",
             Self::Status(_) => "status",
             Self::Await(_) | Self::Observe(_) => "await",
+            Self::InstructionSubscribe(_) => "instruction.subscribe",
             Self::SubagentRun(_) => "subagent.run",
             Self::SubagentSend(_) => "subagent.send",
             Self::SubagentKill(_) => "subagent.kill",

@@ -303,6 +303,16 @@ fn of_connection(connection: &Connection) -> Vec<PathBuf> {
 }
 
 impl Document {
+    /// The URI, where the instruction is a resource of a server: one URI with `//` and nothing else.
+    pub fn instruction_uri(&self) -> Option<&str> {
+        let text = self.agent.instruction.as_deref()?.trim();
+        let (scheme, rest) = text.split_once("://")?;
+        let named = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+        let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(named);
+        let is_rest = !rest.is_empty() && !rest.contains(|c: char| c.is_whitespace() || c.is_control());
+        (is_scheme && is_rest).then_some(text)
+    }
+
     /// The instruction: the text, or what its one reference holds now.
     pub fn instruction(&self, source: &dyn SecretSource) -> Result<Option<String>, SecretError> {
         use secrecy::ExposeSecret as _;

@@ -80,6 +80,13 @@ fn agent(document: &Document, faults: &mut Vec<Fault>) {
             ));
         }
     }
+    if document.instruction_uri().is_some() && document.mcp.servers.is_empty() {
+        faults.push(Fault::new(
+            "agent.instruction",
+            "is the URI of a resource, and there is no MCP server to read it from",
+            "declare its server in mcp.servers, or write the instruction out",
+        ));
+    }
     match (&agent.prompt, &agent.instruction, document.is_service()) {
         (Some(_), _, true) => faults.push(Fault::new(
             "agent.prompt",

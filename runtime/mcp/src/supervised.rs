@@ -93,6 +93,25 @@ impl Lines {
     pub fn connection(&self, server: &str) -> Option<Connection> {
         Some(self.0.borrow().get(server)?.connection.clone())
     }
+
+    /// As [`Supervised::watch`], at the usual pace.
+    pub fn watch(
+        &self,
+        server: &str,
+        uri: &str,
+        instance: &str,
+        consumer: Arc<dyn ResourceConsumer>,
+        known: Option<Digest>,
+    ) -> Watch {
+        let watching = Watching {
+            server: server.to_owned(),
+            uri: uri.to_owned(),
+            instance: instance.to_owned(),
+            pace: PACE,
+            consumer,
+        };
+        watching::start(watching, known, self.0.clone())
+    }
 }
 
 /// What a keeper and its users share.

@@ -59,6 +59,7 @@ impl TurnRunner {
             output_schema: charge.and_then(|charge| charge.output_schema),
             mapped: contracts(&settings.document, &view).into_keys().collect(),
             is_heard: input.listener.is_some(),
+            instruction: self.office.instruction.now(),
             has_own: self.office.has_completions(&caller.root).await,
             servers: reachable(&view, &caller.held),
             held: caller.held,

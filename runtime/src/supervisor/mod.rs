@@ -5,6 +5,7 @@
 pub mod asking;
 mod briefing;
 pub mod budget;
+pub mod instruction;
 pub mod lanes;
 mod last_run;
 pub mod office;
@@ -33,6 +34,7 @@ use agentd_state::{Store, StoreError};
 use tokio::sync::{mpsc, watch};
 
 use self::budget::Budget;
+use self::instruction::{Follower, Standing};
 use self::office::Office;
 use self::settings::Settings;
 use self::subagents::Subagents;
@@ -78,6 +80,9 @@ pub enum StartError {
     /// The store cannot be opened or read.
     #[error("store: {0}")]
     Store(#[from] StoreError),
+    /// No server has what the agent is for.
+    #[error("{0}")]
+    Instruction(String),
     /// The system is out of something.
     #[error("{0}")]
     System(String),
@@ -88,7 +93,7 @@ impl StartError {
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Listen { .. } => exit::CONFIG,
-            Self::Store(_) => exit::DEPENDENCY,
+            Self::Store(_) | Self::Instruction(_) => exit::DEPENDENCY,
             Self::System(_) => exit::FAILURE,
         }
     }
@@ -97,6 +102,7 @@ impl StartError {
         match self {
             Self::Config(_) | Self::Listen { .. } => "config.invalid",
             Self::Store(_) => "store.open.fail",
+            Self::Instruction(_) => "instruction.subscribe.fail",
             Self::System(_) => "proc.fail",
         }
     }
@@ -180,6 +186,19 @@ impl Foundation {
         let (suspected, suspects) = mpsc::channel(SERVERS);
         let ids = id::uuids();
         let budget = Budget::open(store.clone(), clock.clone(), settings.subscribe()).await?;
+        let standing = match document.instruction_uri() {
+            Some(_) => Standing::pending(),
+            None => Standing::default(),
+        };
+        let follower = Follower {
+            standing: standing.clone(),
+            settings: settings.subscribe(),
+            servers: servers.view(),
+            lines: servers.lines(),
+            instance: instance.clone(),
+            identity: source.clone(),
+        };
+        tokio::spawn(follower.run());
         let runner = Arc::new_cyclic(|runner| TurnRunner {
             pool: Pool::new(start.program.clone(), children),
             instance: instance.clone(),
@@ -203,6 +222,7 @@ impl Foundation {
                 tasks: std::sync::OnceLock::new(),
                 remembering: tokio::sync::Mutex::default(),
                 changes: self::office::Changes::default(),
+                instruction: standing.clone(),
             }),
             metrics: metrics.clone(),
         });

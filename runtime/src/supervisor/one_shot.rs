@@ -50,6 +50,7 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
     let end = tokio::select! {
         end = &mut turn => end,
         error = foundation.store.lost() => return Err(error.into()),
+        why = foundation.runner.office.instruction.unserved() => return Err(StartError::Instruction(why)),
         () = ended(&mut signals) => {
             stop.cancel();
             tokio::select! {

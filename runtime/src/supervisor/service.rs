@@ -41,6 +41,15 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
     let document = &start.loaded.document;
     let readiness = Readiness::new();
     readiness.block("listener", "not bound yet");
+    let standing = foundation.runner.office.instruction.clone();
+    if standing.is_pending() {
+        readiness.block("instruction", "agent.instruction was not read yet");
+        let (standing, readiness) = (standing.clone(), readiness.clone());
+        tokio::spawn(async move {
+            standing.known().await;
+            readiness.release("instruction");
+        });
+    }
 
     let tasks = Tasks::new(
         foundation.store.clone(),
@@ -127,6 +136,7 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
             },
             // Another process works on what is ours: nothing that is begun here may go on.
             error = foundation.store.lost() => return Err(error.into()),
+            why = standing.unserved() => return Err(StartError::Instruction(why)),
             Some(server) = foundation.suspects.recv() => foundation.servers.check(&server),
             Ok(()) = servers.changed() => foundation.metrics.servers(&servers.borrow_and_update()),
             Ok(()) = changes.changed() => {

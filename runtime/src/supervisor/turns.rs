@@ -126,7 +126,15 @@ impl TurnRunner {
     pub async fn run(&self, input: TurnInput, stop: &CancellationToken) -> TurnEnd {
         tracing::info!(event = "turn.start", run.id = input.run_id);
         let run_id = input.run_id.clone();
-        let end = self.run_in_worker(input, stop).await;
+        let end = tokio::select! {
+            biased;
+            () = self.office.instruction.known() => self.run_in_worker(input, stop).await,
+            () = stop.cancelled() => TurnEnd::Broken {
+                reason: "the agent was stopped before its instruction could be read".to_owned(),
+                began: false,
+                tool_calls: 0,
+            },
+        };
         match &end {
             // The worker has logged how it ended.
             TurnEnd::Done(result) => self.metrics.turn(result.status),

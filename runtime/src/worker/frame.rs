@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use agentd_agent::{Held, Holder, Reply, Request, Status, TurnLimits};
+use agentd_agent::{Held, Holder, Instruction, Reply, Request, Status, TurnLimits};
 use agentd_config::Document;
 use agentd_mcp::{Answer, Era, Question, Tool};
 use serde::{Deserialize, Serialize};
@@ -132,6 +132,8 @@ pub struct Turn {
     pub has_own: bool,
     /// The contracts without an implementation of ours that a server stands behind.
     pub mapped: BTreeSet<String>,
+    /// What the agent is for, where that is a resource; none where the document says it.
+    pub instruction: Option<Instruction>,
     /// Somebody hears the answer while it is written: [`FromWorker::Text`] is of use.
     pub is_heard: bool,
     /// The servers that answer at this moment: only these are dialled, so that one that is down costs a turn nothing.

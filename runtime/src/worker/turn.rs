@@ -92,9 +92,15 @@ impl Workshop {
             Ok(model) => self.model.insert(model).clone(),
             Err(problem) => return fault(&turn.run_id, problem),
         };
-        let instruction = match document.instruction(outbound.secrets.as_ref()) {
-            Ok(instruction) => instruction.unwrap_or_default(),
-            Err(error) => return fault(&turn.run_id, format!("the instruction cannot be read: {error}")),
+        let instruction = match (&turn.instruction, document.instruction(outbound.secrets.as_ref())) {
+            (Some(read), _) => read.clone(),
+            (None, Ok(text)) => Instruction {
+                text: text.unwrap_or_default(),
+                uri: None,
+            },
+            (None, Err(error)) => {
+                return fault(&turn.run_id, format!("the instruction cannot be read: {error}"));
+            }
         };
         let traces = match self
             .traces
@@ -126,7 +132,7 @@ impl Workshop {
         let router = self.router(&turn, document, frames, model.clone(), &instruction, &span);
         let skills = router.skills();
         // Each read has its own clock; together they have that of the turn.
-        let texts = [instruction.as_str(), turn.role.as_str(), turn.text.as_str()];
+        let texts = [instruction.text.as_str(), turn.role.as_str(), turn.text.as_str()];
         let follow = router.follow(&texts);
         tokio::select! {
             _ = tokio::time::timeout(turn.limits.deadline, follow) => {}
@@ -139,7 +145,7 @@ impl Workshop {
             None => Arc::new(Mute),
         };
         let limits = (window(document), kept_bytes(document));
-        let input = input(turn, instruction, limits, span.traceparent(), listener);
+        let input = input(turn, instruction.text, limits, span.traceparent(), listener);
         let telling = async {
             if let Some(speaker) = &speaker {
                 speaker.tell(&run_id, frames).await;
@@ -165,7 +171,7 @@ impl Workshop {
         document: &Document,
         frames: &mpsc::Sender<FromWorker>,
         model: Arc<dyn Model>,
-        instruction: &str,
+        instruction: &Instruction,
         span: &TurnSpan,
     ) -> Router {
         let servers = span.servers(Audited {
@@ -179,9 +185,7 @@ impl Workshop {
             holder: turn.holder,
             held: turn.held.clone(),
             choice: choice(document, turn),
-            instruction: Instruction {
-                text: instruction.to_owned(),
-            },
+            instruction: instruction.clone(),
             has_own: turn.has_own,
         };
         let parts = Parts {

@@ -90,6 +90,7 @@ impl World {
             tasks: std::sync::OnceLock::new(),
             remembering: tokio::sync::Mutex::default(),
             changes: Default::default(),
+            instruction: Default::default(),
         };
         let runner = TurnRunner {
             pool: Pool::new(PathBuf::from(PROGRAM), Arc::default()),

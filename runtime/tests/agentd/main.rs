@@ -24,6 +24,7 @@ mod drained;
 mod hops;
 mod human;
 mod install;
+mod instruction;
 mod kubectl;
 mod last_run;
 mod mcp_cli;

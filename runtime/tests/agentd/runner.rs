@@ -49,6 +49,7 @@ pub fn runner(
         tasks: OnceLock::new(),
         remembering: tokio::sync::Mutex::default(),
         changes: Default::default(),
+        instruction: Default::default(),
         budget: Budget::new(Counters::default(), store.clone(), clock(), settings.clone()),
     };
     let runner = Arc::new_cyclic(|runner| TurnRunner {

@@ -101,6 +101,15 @@ pub struct Uri {
     pub uri: String,
 }
 
+/// A resource to follow as the instruction.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subscribe {
+    /// Another one than it is; none for the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uri: Option<String>,
+}
+
 /// A call of a tool that an operator mapped onto a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

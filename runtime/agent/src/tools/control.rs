@@ -12,7 +12,6 @@ use crate::status::Status;
 struct Finish;
 struct Compact;
 struct ReadInstruction;
-struct Subscribe;
 
 pub(super) fn tools() -> Vec<Internal> {
     vec![
@@ -62,17 +61,22 @@ pub(super) fn tools() -> Vec<Internal> {
             object([]),
             object([
                 ("text*", json!({"type": "string"})),
-                ("source*", json!({"enum": ["static"]})),
+                ("source*", json!({"enum": ["static", "resource"]})),
+                ("uri", json!({"type": "string"})),
                 ("version*", json!({"type": "string"})),
             ]),
             &ReadInstruction,
         ),
         Internal::new(
             "instruction.subscribe",
-            "Follows an instruction that is a resource.",
-            object([("uri", text(8192, "The resource."))]),
-            json!(null),
-            &Subscribe,
+            "Reads and follows the resource that the standing instruction is: it anew, or another one of its server. It \
+             counts from the next turn on, in all conversations.",
+            object([("uri", text(8192, "Another resource. Absent: the same."))]),
+            object([
+                ("uri*", json!({"type": "string"})),
+                ("version*", json!({"type": "string"})),
+            ]),
+            &Supervised,
         ),
     ]
 }
@@ -113,15 +117,11 @@ impl Handler for Compact {
 #[async_trait]
 impl Handler for ReadInstruction {
     async fn call(&self, call: Call<'_>) -> Came {
-        let text = &call.desk.context.instruction.text;
-        let version = agentd_base::digest::of(text.as_bytes());
-        Came::Value(json!({"text": text, "source": "static", "version": version}))
-    }
-}
-
-#[async_trait]
-impl Handler for Subscribe {
-    async fn call(&self, _: Call<'_>) -> Came {
-        Came::error("the instruction of this agent is no resource: it follows its configuration by itself")
+        let instruction = &call.desk.context.instruction;
+        let (text, version) = (&instruction.text, instruction.version());
+        Came::Value(match &instruction.uri {
+            None => json!({"text": text, "source": "static", "version": version}),
+            Some(uri) => json!({"text": text, "source": "resource", "uri": uri, "version": version}),
+        })
     }
 }

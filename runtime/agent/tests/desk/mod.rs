@@ -328,6 +328,7 @@ pub fn context() -> RunContext {
         choice: Choice::default(),
         instruction: Instruction {
             text: "Be kind.".into(),
+            uri: None,
         },
         has_own: false,
     }

@@ -33,6 +33,7 @@ use self::plan::Plan;
 pub use self::spent::Spent;
 use super::asking::Human;
 use super::budget::Budget;
+use super::instruction::Standing;
 use super::settings::{SettingsWatch, current};
 use super::subagents::Subagents;
 use super::tasks::Tasks;
@@ -73,6 +74,8 @@ pub struct Office {
     pub remembering: tokio::sync::Mutex<()>,
     /// Tells those who wait for a condition.
     pub changes: Changes,
+    /// What the agent is for, where that is a resource.
+    pub instruction: Standing,
 }
 
 impl std::fmt::Debug for Office {
@@ -235,6 +238,13 @@ impl Office {
             Request::MessageSend(send) => {
                 let tasks = self.tasks.get().and_then(Weak::upgrade);
                 message::send(tasks, caller, self.ids.next(), send).await
+            }
+            Request::InstructionSubscribe(asked) => {
+                let read = self.instruction.subscribe(asked.uri, &self.lines, &self.instance);
+                match read.await {
+                    Ok(read) => Reply::Done(json!({"uri": read.uri, "version": read.version()})),
+                    Err(why) => Reply::Refused(why),
+                }
             }
             Request::Mapped(call) => self.mapped(caller, call).await,
             other => {

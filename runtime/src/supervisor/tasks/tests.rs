@@ -180,6 +180,7 @@ fn world(trouble: Trouble) -> World {
         tasks: std::sync::OnceLock::new(),
         remembering: tokio::sync::Mutex::default(),
         changes: crate::supervisor::office::Changes::default(),
+        instruction: crate::supervisor::instruction::Standing::default(),
     };
     let runner = TurnRunner {
         pool: Pool::new("/does/not/exist".into(), Arc::default()),
