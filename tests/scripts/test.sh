@@ -56,6 +56,8 @@ unit() {
   cargo test --locked --workspace --exclude agentd-tests --exclude agentd-interop --no-fail-fast || code=1
   # What a build with traces adds.
   cargo test --locked -p agentd --features otel --test agentd -- otel:: || code=1
+  # What a build with exec adds: its gates.
+  cargo test --locked -p agentd-config --features exec --lib || code=1
   cargo test --locked -p agentd-tests --lib || code=1
   return "$code"
 }
