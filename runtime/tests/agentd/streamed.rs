@@ -120,10 +120,11 @@ async fn an_answer_is_heard_while_it_is_written() {
         (Status::Completed, "Hello.")
     );
     // What a round said before its call stays until the next says something; what broke off is void. What is void before
-    // it was told is not told.
+    // it was told is not told: of the first, as much as was told by then.
     let heard = ear.0.borrow().clone();
+    let first = heard.strip_suffix("|No|Hello.");
     assert!(
-        ["I will look.|No|Hello.", "|No|Hello."].contains(&heard.as_str()),
+        first.is_some_and(|first| "I will look.".starts_with(first)),
         "{heard}"
     );
     let asked = script.asked.lock().unwrap();
