@@ -61,13 +61,14 @@ impl Confine {
         if self.niceness > 0 {
             nice(self.niceness.into())?;
         }
-        for (resource, limit) in [(Resource::As, self.memory), (Resource::Cpu, self.cpu)] {
-            if limit.is_some() {
-                let both = Rlimit {
-                    current: limit,
-                    maximum: limit,
-                };
-                setrlimit(resource, both)?;
+        // A process that uses up its time is told so by a signal of its own, and at the hard limit by none.
+        let last = self.cpu.map(|cpu| cpu.saturating_add(1));
+        for (resource, current, maximum) in [
+            (Resource::As, self.memory, self.memory),
+            (Resource::Cpu, self.cpu, last),
+        ] {
+            if current.is_some() {
+                setrlimit(resource, Rlimit { current, maximum })?;
             }
         }
         Ok(())

@@ -76,9 +76,14 @@ fn describe_status(status: ExitStatus) -> String {
             "the worker process was killed by SIGKILL (the kernel does so when memory runs out)".to_owned()
         }
         (None, Some(number)) => {
-            let name =
-                Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.to_string());
-            format!("the worker process was killed by {name}")
+            let signal = Signal::try_from(number);
+            let name = signal.map_or_else(|_| number.to_string(), |signal| signal.to_string());
+            let why = match signal {
+                Ok(Signal::SIGABRT) => " (a program ends itself so when it is given no memory)",
+                Ok(Signal::SIGXCPU) => " (its limit of processor time is used up)",
+                _ => "",
+            };
+            format!("the worker process was killed by {name}{why}")
         }
         (None, None) => "the worker process ended".to_owned(),
     }
@@ -296,7 +301,16 @@ mod tests {
                 9,
                 "the worker process was killed by SIGKILL (the kernel does so when memory runs out)",
             ),
+            (
+                6,
+                "the worker process was killed by SIGABRT (a program ends itself so when it is given no memory)",
+            ),
             (11, "the worker process was killed by SIGSEGV"),
+            (
+                24,
+                "the worker process was killed by SIGXCPU (its limit of processor time is used up)",
+            ),
+            (34, "the worker process was killed by 34"),
         ] {
             assert_eq!(describe_status(ExitStatus::from_raw(raw)), text);
         }
