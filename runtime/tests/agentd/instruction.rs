@@ -20,11 +20,14 @@ use crate::a2a::Caller;
 use crate::model::{Model, tool_results};
 use crate::process::Agentd;
 
+/// Where what is told to one listener goes.
+type Stream = UnboundedSender<Result<Bytes, Infallible>>;
+
 /// A server of resources that says when one changed.
 #[derive(Clone, Default)]
 struct Scrolls {
     texts: Arc<Mutex<BTreeMap<&'static str, &'static str>>>,
-    streams: Arc<Mutex<Vec<UnboundedSender<Result<Bytes, Infallible>>>>>,
+    streams: Arc<Mutex<Vec<Stream>>>,
 }
 
 impl Scrolls {
