@@ -26,7 +26,7 @@ use std::future::Future;
 use std::process::ExitCode;
 
 use agentd_base::class::exit;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::cli::Invocation;
 
@@ -39,7 +39,7 @@ pub fn main() -> ExitCode {
     // Before anything that could build a TLS config. An error means that it was done already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let code = match cli::parse(std::env::args_os()) {
-        Ok(Invocation::Worker) => block_on(Builder::new_current_thread(), worker::child::main()),
+        Ok(Invocation::Worker) => within(worker::child::runtime(), worker::child::main),
         Ok(Invocation::Run {
             files,
             flags,
@@ -98,10 +98,14 @@ fn threads() -> Builder {
     builder
 }
 
-fn block_on(mut builder: Builder, future: impl Future<Output = u8>) -> u8 {
+fn block_on(builder: Builder, future: impl Future<Output = u8>) -> u8 {
+    within(builder, |runtime| runtime.block_on(future))
+}
+
+fn within(mut builder: Builder, work: impl FnOnce(&Runtime) -> u8) -> u8 {
     match builder.enable_all().build() {
         Ok(runtime) => {
-            let code = runtime.block_on(future);
+            let code = work(&runtime);
             // What still runs is a task that nobody waits for.
             runtime.shutdown_background();
             code

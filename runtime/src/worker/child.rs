@@ -4,6 +4,7 @@
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
+use std::thread;
 
 use agentd_agent::Reply;
 use agentd_base::class::exit;
@@ -14,7 +15,10 @@ use agentd_mcp::{Answer, Outbound};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use tokio::net::UnixStream;
+use tokio::net::unix::OwnedReadHalf;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::asking::Asker;
@@ -26,39 +30,44 @@ use crate::logging;
 /// Frames that wait to be written; a turn that is faster than the supervisor waits.
 const FRAMES: usize = 16;
 
-/// Runs the worker until its input ends; the exit code.
-pub async fn main() -> u8 {
-    let level = logging::install("worker", LogLevel::Info);
-    if let Err(error) = prctl::set_pdeathsig(Signal::SIGKILL) {
-        tracing::warn!(event = "proc.fail", err = %error, "an orphan ends only with its input");
-    }
-    let (read, write) = match connect() {
-        Ok(stream) => stream.into_split(),
-        Err(error) => {
-            tracing::error!(
-                event = "config.invalid",
-                key = "worker",
-                "worker: {error}; it is started by agentd run"
-            );
-            return exit::CONFIG;
+/// Of the thread that works: as much as the first thread of a process usually has.
+const STACK: usize = 8 * 1024 * 1024;
+/// The system says at once of how many connections something came; a worker has a few.
+const EVENTS: usize = 16;
+
+/// What a worker runs on.
+pub fn runtime() -> Builder {
+    let mut builder = Builder::new_current_thread();
+    builder.max_io_events_per_tick(EVENTS);
+    builder
+}
+
+/// Runs the worker until its input ends; the exit code. Whatever there is to do is done on a thread that ends with it: a
+/// turn touches half a megabyte of stack, which the first thread of a process never gives back to the system.
+pub fn main(runtime: &Runtime) -> u8 {
+    // It is lost with the thread that asks for it.
+    let orphaned = prctl::set_pdeathsig(Signal::SIGKILL);
+    let begun = at_work(|| runtime.block_on(async { begin(orphaned) }));
+    let (mut child, mut reader, writing) = match begun {
+        Ok(begun) => begun,
+        Err(code) => return code,
+    };
+    let ended = loop {
+        match at_work(|| runtime.block_on(child.serve(&mut reader))) {
+            Ok(true) => {}
+            Ok(false) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+        if let Err(error) = runtime.block_on(reader.readable()) {
+            break Err(error.into());
         }
     };
-    let (frames, queue) = mpsc::channel(FRAMES);
-    let asker = Arc::new(Asker::new(&frames));
-    let writing = tokio::spawn(write_frames(FrameWriter::new(write), queue, asker.clone()));
-    let mut child = Child {
-        frames,
-        level,
-        configure: None,
-        outbound: Outbound::default(),
-        workshop: Workshop::new(asker.clone()),
-        asker,
-    };
-    let ended = child.serve(FrameReader::new(read)).await;
     let Child { frames, workshop, .. } = child;
     drop(frames);
-    workshop.toolbox.close().await;
-    let _ = writing.await;
+    runtime.block_on(async {
+        workshop.toolbox.close().await;
+        let _ = writing.await;
+    });
     match ended {
         Ok(()) => exit::DONE,
         Err(error) => {
@@ -66,6 +75,47 @@ pub async fn main() -> u8 {
             exit::FAILURE
         }
     }
+}
+
+/// Does it on a thread of its own; on this one when the system has none left.
+fn at_work<T: Send>(mut work: impl FnMut() -> T + Send) -> T {
+    let worked = thread::scope(|scope| {
+        let thread = thread::Builder::new().stack_size(STACK);
+        Ok::<_, std::io::Error>(thread.spawn_scoped(scope, &mut work)?.join())
+    });
+    match worked {
+        Ok(Ok(done)) => done,
+        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+        Err(_) => work(),
+    }
+}
+
+/// What a worker begins with, or the code it ends with at once.
+fn begin(orphaned: nix::Result<()>) -> Result<(Child, FrameReader<OwnedReadHalf>, JoinHandle<()>), u8> {
+    let level = logging::install("worker", LogLevel::Info);
+    if let Err(error) = orphaned {
+        tracing::warn!(event = "proc.fail", err = %error, "an orphan ends only with its input");
+    }
+    let (read, write) = connect().map(UnixStream::into_split).map_err(|error| {
+        tracing::error!(
+            event = "config.invalid",
+            key = "worker",
+            "worker: {error}; it is started by agentd run"
+        );
+        exit::CONFIG
+    })?;
+    let (frames, queue) = mpsc::channel(FRAMES);
+    let asker = Arc::new(Asker::new(&frames));
+    let writing = tokio::spawn(write_frames(FrameWriter::new(write), queue, asker.clone()));
+    let child = Child {
+        frames,
+        level,
+        configure: None,
+        outbound: Outbound::default(),
+        workshop: Workshop::new(asker.clone()),
+        asker,
+    };
+    Ok((child, FrameReader::new(read), writing))
 }
 
 /// The socket that is our standard input.
@@ -129,29 +179,35 @@ struct Child {
 }
 
 impl Child {
-    async fn serve<R>(&mut self, mut reader: FrameReader<R>) -> Result<(), FrameError>
+    /// Does what there is to do; false when the input has ended, or is not that of our parent.
+    async fn serve<R>(&mut self, reader: &mut FrameReader<R>) -> Result<bool, FrameError>
     where
         R: tokio::io::AsyncRead + Unpin,
     {
-        while let Some(frame) = reader.next::<ToWorker>().await? {
+        while let Some(frame) = reader.ready::<ToWorker>().await {
+            let Some(frame) = frame? else {
+                return Ok(false);
+            };
             match frame {
                 ToWorker::Configure(configure) => {
                     if !self.configure(*configure) {
-                        return Ok(());
+                        return Ok(false);
                     }
                 }
                 ToWorker::Identity(material) => self.identify(&material),
                 ToWorker::Tools { server, tools } => self.workshop.toolbox.give(server, tools),
                 ToWorker::Turn(turn) => {
-                    if !self.turn(*turn, &mut reader).await? {
-                        return Ok(());
+                    if !self.turn(*turn, reader).await? {
+                        return Ok(false);
                     }
                 }
                 // Of a turn that has ended.
                 ToWorker::Cancel { .. } | ToWorker::Answer { .. } | ToWorker::Reply { .. } => {}
             }
         }
-        Ok(())
+        // What it said is written as long as there is stack for it.
+        let _ = self.frames.reserve_many(FRAMES).await;
+        Ok(true)
     }
 
     /// False when whoever sent it is not our parent: we are an orphan.

@@ -53,7 +53,8 @@ impl Confine {
         }
     }
 
-    /// Binds this process.
+    /// Binds this process. Its priority is that of the thread that asks, which is the one that works, and of those that
+    /// it starts.
     ///
     /// # Errors
     /// When the system does not let it.

@@ -2,10 +2,12 @@
 //! frame that is longer than the bound or is not of the expected type ends the connection, never the reader's process; a
 //! frame that its reader would refuse is refused by its writer.
 
-use futures::{SinkExt as _, StreamExt as _};
+use bytes::BytesMut;
+use futures::{FutureExt as _, SinkExt as _, StreamExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::unix::OwnedReadHalf;
 use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec};
 use zeroize::Zeroizing;
 
@@ -79,6 +81,32 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             None => Ok(None),
             Some(frame) => Ok(Some(serde_json::from_slice(&frame?)?)),
         }
+    }
+
+    /// The next frame, which is waited for when it has begun to come; `None` when there is nothing to read.
+    ///
+    /// # Errors
+    /// As [`FrameReader::next`].
+    pub async fn ready<T: DeserializeOwned>(&mut self) -> Option<Result<Option<T>, FrameError>> {
+        match self.next().now_or_never() {
+            None if self.0.read_buffer().is_empty() => {
+                // The longest so far is not kept for the next.
+                *self.0.read_buffer_mut() = BytesMut::new();
+                None
+            }
+            None => Some(self.next().await),
+            ready => ready,
+        }
+    }
+}
+
+impl FrameReader<OwnedReadHalf> {
+    /// Until something of the next frame has come, or the end.
+    ///
+    /// # Errors
+    /// When the connection broke.
+    pub async fn readable(&self) -> std::io::Result<()> {
+        self.0.get_ref().readable().await
     }
 }
 
@@ -201,6 +229,32 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    /// A worker looks whether there is something to do before it goes to wait for it.
+    #[tokio::test]
+    async fn a_frame_that_has_begun_is_waited_for_and_none_is_not() {
+        let frame = serde_json::to_vec(&result("x")).unwrap();
+        let length = u32::try_from(frame.len()).unwrap().to_be_bytes();
+        let (mut here, there) = tokio::io::duplex(1024);
+        let mut reader = FrameReader::new(there);
+        assert!(reader.ready::<FromWorker>().await.is_none());
+        here.write_all(&[&length[..], &frame[..1]].concat())
+            .await
+            .unwrap();
+        let rest = tokio::spawn(async move {
+            here.write_all(&[&frame[1..], &length[..], &frame[..]].concat())
+                .await
+                .unwrap();
+            here
+        });
+        for _ in 0..2 {
+            let read = reader.ready::<FromWorker>().await;
+            assert!(matches!(read, Some(Ok(Some(FromWorker::Done(_))))), "{read:?}");
+        }
+        assert!(reader.ready::<FromWorker>().await.is_none());
+        drop(rest.await.unwrap());
+        assert!(matches!(reader.ready::<FromWorker>().await, Some(Ok(None))));
     }
 
     /// Reads all frames of these bytes, in whatever pieces they come.

@@ -31,6 +31,8 @@ const WRITE: Duration = Duration::from_secs(10);
 /// For the next frame of a worker that has ended: what it wrote is there, and only a process that left its group, and
 /// holds its end of the socket, keeps us waiting.
 const LINGER: Duration = Duration::from_secs(1);
+/// Read by the C library when a process starts.
+const ALLOCATOR: &str = "GLIBC_TUNABLES";
 /// Frames between the worker and whoever runs its turn: enough that the worker seldom waits, few enough to be small.
 const FRAMES: usize = 16;
 
@@ -110,6 +112,7 @@ impl Worker {
         let mut command = Command::new(program);
         command
             .arg("worker")
+            .envs(allocator())
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .stderr(Stdio::inherit())
@@ -179,6 +182,15 @@ impl Worker {
 struct Process {
     child: Child,
     known: Known,
+}
+
+/// How the C library of a worker allocates, where nobody says it: the thread that works uses the memory that the first
+/// one uses, and what it frees goes back.
+fn allocator() -> Option<(&'static str, &'static str)> {
+    let of_us = "glibc.malloc.arena_max=1:glibc.pthread.stack_cache_size=0";
+    std::env::var_os(ALLOCATOR)
+        .is_none()
+        .then_some((ALLOCATOR, of_us))
 }
 
 /// Owns the process: reads its frames to their end, then waits for it, and is the only one to signal it. When the

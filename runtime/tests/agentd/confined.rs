@@ -6,12 +6,16 @@ use serde_json::{Value, json};
 use crate::a2a::{answer, said};
 use crate::tree::{World, calls, results};
 
-/// The niceness of a process, by the system.
+/// The niceness of a process, by the system: that of the thread that works, which its first thread only waits for.
 fn niceness(pid: u32) -> i64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    // After the name, which may hold spaces, the state is the first.
-    let rest = stat.rsplit_once(") ").unwrap().1;
-    rest.split(' ').nth(16).unwrap().parse().unwrap()
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let each = tasks.map(|task| {
+        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+        // After the name, which may hold spaces, the state is the first.
+        let rest = stat.rsplit_once(") ").unwrap().1;
+        rest.split(' ').nth(16).unwrap().parse().unwrap()
+    });
+    each.max().unwrap()
 }
 
 /// The soft limit and the hard one.
