@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# bench.sh [PART...]: prints one JSON line for each measure: name, value, unit, n. Fails where a measure is above what the
-# project promises; those are in the benches of cargo. Parts, all unless some are named:
+# bench.sh [PART...]: prints one JSON line for each measure: name, value, unit, n, and limit where the project promises one.
+# Fails where a measure is above its limit. Parts, all unless some are named:
 #   mcp      the MCP client on loopback            agent    an agent's processes on loopback; agent:PART for one of
 #                                                           its parts: one_shot, rounds, idle, lists, subagents, messages
 #   sizes    binaries and images                   cluster  an agent in a cluster that this script starts and ends
@@ -8,6 +8,11 @@ set -euo pipefail
 # shellcheck source=../scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 measure() { printf '{"name":"%s","value":%s,"unit":"%s","n":%s}\n' "$@"; }
+# judge NAME VALUE UNIT N LIMIT: the same, with what it may be at most.
+judge() {
+  printf '{"name":"%s","value":%s,"unit":"%s","n":%s,"limit":%s}\n' "$@"
+  [ "$2" -le "$5" ] || above=1
+}
 # median NAME UNIT: of the numbers on standard input, with how many there were.
 median() { sort -n | awk -v name="$1" -v unit="$2" '{ v[NR] = $1 } END { if (NR) printf "{\"name\":\"%s\",\"value\":%s,\"unit\":\"%s\",\"n\":%d}\n", name, v[int((NR + 1) / 2)], unit, NR }'; }
 now_ms() { date +%s%3N; }
@@ -24,30 +29,35 @@ for part in "${parts[@]}"; do
   *) die "no part $part: mcp, agent, agent:PART, sizes, cluster" ;;
   esac
 done
-# bench PACKAGE NAME [PART...]: compiled as it is released. What is above its limit is said and does not stop the others.
+# bench PROFILE PACKAGE NAME [PART...]: what is above its limit is said and does not stop the others.
 above=0
 bench() {
-  local cargo=(cargo bench --quiet --locked --manifest-path "$ROOT/Cargo.toml" -p "$1" --bench "$2")
-  logged "building the bench $2 of $1 (the first time 4 to 6 minutes)" "${cargo[@]}" --no-run
-  shift 2
+  local cargo=(cargo bench --quiet --locked --manifest-path "$ROOT/Cargo.toml" --profile "$1" -p "$2" --bench "$3")
+  logged "building the bench $3 of $2 (the first time 4 to 6 minutes)" "${cargo[@]}" --no-run
+  shift 3
   "${cargo[@]}" -- "$@" || above=1
 }
 
 "$SCRIPTS/prerequisites.sh"
-! wanted mcp || bench agentd-interop mcp
-if wanted agent; then
-  bench agentd agent
-elif [ ${#agent_parts[@]} -gt 0 ]; then
-  bench agentd agent "${agent_parts[@]}"
+! wanted mcp || bench release agentd-interop mcp
+if wanted agent || [ ${#agent_parts[@]} -gt 0 ]; then
+  # What is measured is what is shipped; model, server and caller are of any build.
+  AGENTD=$("$SCRIPTS/build-static.sh")/agentd
+  export AGENTD
+  # All parts when all were asked for.
+  ! wanted agent || agent_parts=()
+  bench dev agentd agent "${agent_parts[@]}"
 fi
-[ "$above" = 0 ] || die "a measure is above its limit, see above"
-wanted sizes || wanted cluster || exit 0
+judged() { [ "$above" = 0 ] || die "a measure is above its limit, see above"; }
+wanted sizes || wanted cluster || {
+  judged
+  exit 0
+}
 static=$("$SCRIPTS/build-static.sh")
 sizes() {
   local name file image i start
-  for name in agentd agentd-operator; do
-    measure "binary_size.$name" "$(stat -c %s "$static/$name")" bytes 1
-  done
+  judge binary_size.agentd "$(stat -c %s "$static/agentd")" bytes 1 25000000
+  measure binary_size.agentd-operator "$(stat -c %s "$static/agentd-operator")" bytes 1
   while read -r name file; do
     image=${name##*/}
     measure "image_size.${image%%:*}" "$(stat -c %s "$file")" bytes 1
@@ -59,6 +69,7 @@ sizes() {
   done | median process_start us
 }
 ! wanted sizes || sizes
+judged
 wanted cluster || exit 0
 
 # The demo's cluster; one that was up already stays up.

@@ -16,8 +16,8 @@ use crate::children::Children;
 /// How long a worker waits for the next message of its conversation: people think for about as long before they give
 /// up a conversation, and a new worker costs some tens of milliseconds.
 pub const IDLE: Duration = Duration::from_secs(120);
-/// Each waits with some megabytes of memory.
-pub const IDLE_WORKERS: usize = 8;
+/// Those of a conversation with 32 warm subagents and of a few others. Each waits with little more than a megabyte.
+pub const IDLE_WORKERS: usize = 40;
 
 /// A worker and what it was told last.
 #[derive(Debug)]

@@ -34,7 +34,17 @@ impl Agentd {
         variables: &[(&str, &str)],
         folder: &Path,
     ) -> Self {
-        let mut command = Command::new(PROGRAM);
+        Self::start_program(Path::new(PROGRAM), arguments, variables, folder)
+    }
+
+    /// As [`Self::start`], another build of it.
+    pub fn start_program<A: AsRef<std::ffi::OsStr>>(
+        program: &Path,
+        arguments: &[A],
+        variables: &[(&str, &str)],
+        folder: &Path,
+    ) -> Self {
+        let mut command = Command::new(program);
         command.args(arguments);
         Self::spawn(command, variables, folder)
     }

@@ -1,6 +1,6 @@
 //! What an agent costs as processes: supervisor and workers together, judged by what the kernel counted for them, so
 //! that a machine that is busy with something else changes nothing. One JSON line for each measure: name, value, unit,
-//! n; it fails where a measure is above what the project promises. Model and MCP server are scripted, on loopback, and
+//! n, limit; it fails where a measure is above what the project promises. Model and MCP server are scripted, on loopback, and
 //! answer at once; they are this process, which is not measured. Arguments name the parts to run; all without any.
 #![allow(
     clippy::unwrap_used,
@@ -21,6 +21,7 @@ mod proc;
 mod process;
 mod scripted;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -98,7 +99,10 @@ struct Limits(Vec<String>);
 impl Limits {
     /// One measure, with what it may be at most.
     fn judge(&mut self, name: &str, value: f64, unit: &str, n: u32, limit: f64) {
-        measure(name, value, unit, n);
+        println!(
+            "{}",
+            json!({ "name": name, "value": value, "unit": unit, "n": n, "limit": limit })
+        );
         if value > limit {
             self.0
                 .push(format!("{name} is {value} {unit}, more than {limit}"));
@@ -111,6 +115,12 @@ fn measure(name: &str, value: f64, unit: &str, n: u32) {
         "{}",
         json!({ "name": name, "value": value, "unit": unit, "n": n })
     );
+}
+
+/// What is measured: the program that `AGENTD` names, which is what is shipped; that of this build without.
+fn start(arguments: &[&str], folder: &Path) -> Agentd {
+    let program = std::env::var_os("AGENTD").unwrap_or_else(|| process::PROGRAM.into());
+    Agentd::start_program(Path::new(&program), arguments, &[], folder)
 }
 
 /// A long-lived agent with its model and its MCP server.
@@ -135,7 +145,7 @@ impl World {
         });
         let file = folder.path().join("agentd.json");
         std::fs::write(&file, document.to_string()).unwrap();
-        let mut agentd = Agentd::start(&["-c", file.to_str().unwrap()], &[], folder.path());
+        let mut agentd = start(&["-c", file.to_str().unwrap()], folder.path());
         let a2a = agentd.address("a2a.listen").await;
         agentd.event("mcp.connect").await;
         Self {
@@ -190,7 +200,7 @@ async fn one_shots(limits: &mut Limits) {
     ];
     let us = std::process::id();
     let run = async || {
-        let (status, answer, lines) = Agentd::start(&arguments, &[], folder.path()).end().await;
+        let (status, answer, lines) = start(&arguments, folder.path()).end().await;
         assert!(status.success() && answer.contains("done"), "{answer} {lines:#?}");
     };
     run().await;
