@@ -7,7 +7,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 target=x86_64-unknown-linux-gnu
 # crt-static: glibc goes in, so that the binary runs in an image of its own. --target keeps the flags away from build
 # scripts and procedural macros, which can't be static. pack-relative-relocs: an address that is fixed up at the start
-# takes a bit and not 24 bytes, which is 1.2 MB of a static binary.
+# takes a bit and not 24 bytes, which is 1.2 MB of a static binary. agentd itself is linked at fixed addresses:
+# runtime/build.rs says what that saves and what it gives up.
 flags="-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs"
 
 mapfile -d '' -t sources < <(cd "$ROOT" && find Cargo.toml Cargo.lock rust-toolchain.toml crds operator runtime \
