@@ -1,6 +1,7 @@
 //! JSON lines on stderr, one flat object an event: `ts level event comp pid`, then the spans' and the event's fields.
 //! Guarantees: one `write` a line, so that supervisor and workers can share a stderr; foreign crates speak from `warn`
-//! up; audit lines do not depend on the level; what was said is logged only where the document asks for it. It must not know what any event means.
+//! up; audit lines do not depend on the level; what was said is logged only where the document asks for it. It must not
+//! know what any event means: that is EVENTS.md.
 
 use std::fmt::Debug;
 use std::io::Write;
@@ -17,6 +18,9 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry, reload};
+
+/// The event of a line that has none: a library wrote it.
+const UNNAMED: &str = "log";
 
 /// Changes what a running process logs.
 #[derive(Clone)]
@@ -38,7 +42,7 @@ impl LevelHandle {
     }
 }
 
-/// Installs the process's subscriber. `component` is `supervisor`, `worker`, `bridge` or `cli`.
+/// Installs the process's subscriber. `component` is `supervisor`, `agent`, `bridge` or `cli`.
 pub fn install(component: &'static str, level: LogLevel) -> LevelHandle {
     let (filter, handle) = reload::Layer::new(filter(level, false));
     let lines = JsonLines {
@@ -110,12 +114,8 @@ where
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut own = Fields::default();
         event.record(&mut own);
-        let mut message = own.0.remove("message");
-        let name = own
-            .0
-            .remove("event")
-            .or_else(|| message.take())
-            .unwrap_or(Value::Null);
+        let message = own.0.remove("message");
+        let name = own.0.remove("event").unwrap_or_else(|| UNNAMED.into());
 
         let mut line = Map::new();
         line.insert("ts".into(), timestamp().into());
@@ -124,10 +124,11 @@ where
             event.metadata().level().as_str().to_ascii_lowercase().into(),
         );
         line.insert("event".into(), name);
-        line.insert("comp".into(), self.component.into());
+        let target = event.metadata().target();
+        line.insert("comp".into(), component(self.component, target).into());
         line.insert("pid".into(), self.pid.into());
-        if !event.metadata().target().starts_with("agentd") {
-            line.insert("target".into(), event.metadata().target().into());
+        if !target.starts_with("agentd") {
+            line.insert("target".into(), target.into());
         }
         if let Some(message) = message {
             line.insert("message".into(), message);
@@ -171,6 +172,15 @@ pub fn visible(json: String) -> String {
         }
     }
     out
+}
+
+/// Who speaks: the parts that both kinds of process have are named for themselves.
+fn component(process: &'static str, target: &str) -> &'static str {
+    match target.split("::").next() {
+        Some("agentd_mcp" | "rmcp") => "mcp",
+        Some("agentd_llm") => "intel",
+        _ => process,
+    }
 }
 
 fn timestamp() -> String {
@@ -218,6 +228,8 @@ impl Visit for Fields {
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
+
+    use serde_json::json;
 
     use super::*;
 
@@ -297,5 +309,24 @@ mod tests {
         });
         let events: Vec<_> = lines.iter().map(|line| line["event"].clone()).collect();
         assert_eq!(events, ["audit"]);
+    }
+
+    #[test]
+    fn a_line_of_a_library_is_an_event_of_one_name() {
+        let lines = lines(LogLevel::Debug, || {
+            tracing::error!(target: "rmcp::transport::worker", "quit");
+            tracing::info!(target: "agentd_llm::failover", event = "intel.result");
+        });
+        let told: Vec<_> = lines
+            .iter()
+            .map(|line| json!([line["event"], line["comp"], line["target"], line["message"]]))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                json!(["log", "mcp", "rmcp::transport::worker", "quit"]),
+                json!(["intel.result", "intel", null, null]),
+            ]
+        );
     }
 }

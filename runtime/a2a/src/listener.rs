@@ -17,7 +17,7 @@ use crate::caller::Principals;
 use crate::card::Card;
 use crate::http::{App, handle};
 use crate::limit;
-use crate::server::{Bounds, Handler, Server};
+use crate::server::{Bounds, Events, Handler, Server};
 use crate::service::Service;
 use crate::throttle::Throttle;
 
@@ -98,7 +98,7 @@ impl Listener {
             Transport::Tls(config) => Some(*config),
             Transport::Plain => None,
         };
-        let server = Server::bind("a2a", address, tls, BOUNDS).await;
+        let server = Server::bind(Events::A2A, address, tls, BOUNDS).await;
         let server = server.map_err(|problem| ListenError::Bind { address, problem })?;
         Ok(Self {
             server,

@@ -62,9 +62,41 @@ pub struct Bounds {
     pub linger: Duration,
 }
 
+/// What the lines of a port are called in the log.
+#[derive(Debug, Clone, Copy)]
+pub struct Events {
+    /// It serves.
+    pub serving: &'static str,
+    /// A connection was not accepted.
+    pub connection: &'static str,
+    /// A handshake failed.
+    pub handshake: &'static str,
+}
+
+impl Events {
+    /// The port for callers.
+    pub const A2A: Self = Self {
+        serving: "a2a.listen",
+        connection: "a2a.conn",
+        handshake: "a2a.tls",
+    };
+    /// The port of a bridge.
+    pub const BRIDGE: Self = Self {
+        serving: "bridge.listen",
+        connection: "bridge.conn",
+        handshake: "bridge.tls",
+    };
+    /// Probes and metrics.
+    pub const METRICS: Self = Self {
+        serving: "metrics.serving",
+        connection: "metrics.conn",
+        handshake: "metrics.tls",
+    };
+}
+
 /// A bound port that does not serve yet.
 pub struct Server {
-    name: &'static str,
+    events: Events,
     socket: TcpListener,
     address: SocketAddr,
     tls: Option<TlsAcceptor>,
@@ -72,12 +104,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds; port 0 takes a free one. Without `tls` it is plain http. `name` is the first word of its log events.
+    /// Binds; port 0 takes a free one. Without `tls` it is plain http.
     ///
     /// # Errors
     /// When the address is taken or not ours.
     pub async fn bind(
-        name: &'static str,
+        events: Events,
         address: SocketAddr,
         tls: Option<ServerConfig>,
         bounds: Bounds,
@@ -85,7 +117,7 @@ impl Server {
         let socket = TcpListener::bind(address).await?;
         let address = socket.local_addr()?;
         Ok(Self {
-            name,
+            events,
             socket,
             address,
             tls: tls.map(acceptor),
@@ -102,7 +134,7 @@ impl Server {
     pub async fn serve(self, handler: impl Handler, mut drain: Watch) {
         let places = Places::new(self.bounds.connections);
         let shared = Arc::new(Shared {
-            name: self.name,
+            events: self.events,
             tls: self.tls,
             bounds: self.bounds,
             handler,
@@ -111,7 +143,7 @@ impl Server {
             crowded: Throttle::default(),
         });
         let full = Throttle::default();
-        tracing::info!(event = format!("{}.listen", self.name), address = %self.address, tls = shared.tls.is_some());
+        tracing::info!(event = self.events.serving, address = %self.address, tls = shared.tls.is_some());
         loop {
             let accepted = tokio::select! {
                 () = drain.signaled() => return,
@@ -120,7 +152,7 @@ impl Server {
             let (stream, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(event = format!("{}.conn", self.name), err = %error, "accept failed");
+                    tracing::warn!(event = self.events.connection, err = %error, "accept failed");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
@@ -129,7 +161,7 @@ impl Server {
                 if let Some(left_out) = full.pass(Instant::now()) {
                     let limit = self.bounds.connections;
                     tracing::warn!(
-                        event = format!("{}.conn", self.name),
+                        event = self.events.connection,
                         limit,
                         left_out,
                         "too many connections"
@@ -150,7 +182,7 @@ impl Server {
 
 /// What every connection's task needs.
 struct Shared<H> {
-    name: &'static str,
+    events: Events,
     tls: Option<TlsAcceptor>,
     bounds: Bounds,
     handler: H,
@@ -235,7 +267,7 @@ impl<H: Handler> Shared<H> {
     fn refused(&self, peer: &SpiffeId) {
         if let Some(left_out) = self.crowded.pass(Instant::now()) {
             tracing::warn!(
-                event = format!("{}.conn", self.name),
+                event = self.events.connection,
                 peer.spiffe_id = %peer,
                 limit = self.bounds.of_one,
                 left_out,
@@ -248,7 +280,7 @@ impl<H: Handler> Shared<H> {
         if let Some(left_out) = self.handshakes.pass(Instant::now()) {
             let problem = agentd_base::text::clip(problem, agentd_base::limit::MESSAGE_CHARS);
             tracing::warn!(
-                event = format!("{}.tls", self.name),
+                event = self.events.handshake,
                 err = problem,
                 left_out,
                 "handshake failed"

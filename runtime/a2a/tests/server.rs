@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use agentd_a2a::server::{Bounds, Handler, Server};
+use agentd_a2a::server::{Bounds, Events, Handler, Server};
 use agentd_base::drain::Drain;
 use agentd_identity::SpiffeId;
 use bytes::Bytes;
@@ -73,7 +73,7 @@ struct World {
 }
 
 async fn start() -> World {
-    let server = Server::bind("test", "127.0.0.1:0".parse().unwrap(), None, BOUNDS)
+    let server = Server::bind(Events::A2A, "127.0.0.1:0".parse().unwrap(), None, BOUNDS)
         .await
         .unwrap();
     let (address, drain, revoke) = (server.local_addr(), Drain::new(), watch::Sender::new(false));

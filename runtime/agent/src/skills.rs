@@ -291,7 +291,7 @@ pub(crate) async fn load(
     let skill = fetch(desk, name, arguments, ordinal).await?;
     desk.skills.admit(skill.clone())?;
     tracing::info!(
-        event = "skills.loaded",
+        event = "skill.loaded",
         run.id = desk.context.run_id,
         mcp.server = skill.server,
         skill = skill.name,
@@ -323,7 +323,7 @@ pub(crate) async fn follow(desk: &Desk, texts: &[&str]) {
         }
         if let Err(reason) = load(desk, name, Map::new(), 0).await {
             tracing::warn!(
-                event = "skills.reference.fail",
+                event = "skill.load.refused",
                 run.id = desk.context.run_id,
                 skill = name,
                 reason

@@ -157,8 +157,8 @@ impl OAuth {
             if let Some(kept) = this.kept().filter(|kept| Some(kept.number) != seen) {
                 return Ok(kept);
             }
-            if let Some((at, error)) = source.failed.as_ref().filter(|(at, _)| *at >= since) {
-                tracing::debug!(waited = ?at.duration_since(since), "no token: {error}");
+            if let Some((_, error)) = source.failed.as_ref().filter(|(at, _)| *at >= since) {
+                tracing::debug!(event = "mcp.auth.wait.fail", err = %error);
                 return Err(error.clone());
             }
             let outcome = match tokio::time::timeout(ACQUIRE, source.grant.token(&want)).await {

@@ -114,7 +114,7 @@ where
 {
     tokio::spawn(async move {
         if let Err(error) = connection.await {
-            tracing::debug!(%error, "connection ended");
+            tracing::debug!(event = "net.connection.end", err = %error);
         }
         drop(ended);
     });

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use agentd_a2a::limit::LINGER;
-use agentd_a2a::server::{Bounds, Server};
+use agentd_a2a::server::{Bounds, Events, Server};
 use agentd_base::class::exit;
 use agentd_base::clock;
 use agentd_base::drain::Drain;
@@ -116,7 +116,7 @@ async fn serve(start: Start) -> Result<u8, StartError> {
     let drain = Drain::new();
     let bind = |address| move |source| StartError::Bind { address, source };
     let tls = server_config(&identity.source, ClientAuth::Requested);
-    let server = Server::bind("bridge", document.listen, Some(tls), BOUNDS)
+    let server = Server::bind(Events::BRIDGE, document.listen, Some(tls), BOUNDS)
         .await
         .map_err(bind(document.listen))?;
     let (reachable, changes) = watch::channel(true);
@@ -139,7 +139,7 @@ async fn serve(start: Start) -> Result<u8, StartError> {
             identity: Some(identity.health()),
             metrics: metrics.clone(),
         };
-        let server = Server::bind("metrics", address, None, admin::BOUNDS)
+        let server = Server::bind(Events::METRICS, address, None, admin::BOUNDS)
             .await
             .map_err(bind(address))?;
         tokio::spawn(server.serve(admin, admin_drain.watch()));

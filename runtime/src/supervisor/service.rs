@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_a2a::card::url_of;
-use agentd_a2a::server::Server;
+use agentd_a2a::server::{Events, Server};
 use agentd_a2a::{Authentication, Card, CardConfig, ListenError, Listener, Principals, Transport, tls};
 use agentd_base::class::exit;
 use agentd_base::drain::Drain;
@@ -80,7 +80,7 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
             identity,
             metrics: foundation.metrics.clone(),
         };
-        let server = Server::bind("metrics", address, None, admin::BOUNDS)
+        let server = Server::bind(Events::METRICS, address, None, admin::BOUNDS)
             .await
             .map_err(|error| listen_fault("observability.metrics_addr", &error))?;
         tokio::spawn(server.serve(admin, admin_drain.watch()));

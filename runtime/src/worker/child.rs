@@ -92,7 +92,7 @@ fn at_work<T: Send>(mut work: impl FnMut() -> T + Send) -> T {
 
 /// What a worker begins with, or the code it ends with at once.
 fn begin(orphaned: nix::Result<()>) -> Result<(Child, FrameReader<OwnedReadHalf>, JoinHandle<()>), u8> {
-    let level = logging::install("worker", LogLevel::Info);
+    let level = logging::install("agent", LogLevel::Info);
     if let Err(error) = orphaned {
         tracing::warn!(event = "proc.fail", err = %error, "an orphan ends only with its input");
     }

@@ -64,7 +64,7 @@ impl Bridge {
         ];
         let mut agentd = Agentd::start(&["bridge", "-c", config.to_str().unwrap()], &pod, folder.path());
         let address = agentd.address("bridge.listen").await.parse().unwrap();
-        let admin = crate::a2a::Caller::new(&agentd.address("metrics.listen").await);
+        let admin = crate::a2a::Caller::new(&agentd.address("metrics.serving").await);
         // Up is not ready: the SVID comes a moment later.
         agentd.event("identity.svid.renewed").await;
         Self {

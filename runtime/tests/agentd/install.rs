@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agentd_a2a::server::{Bounds, Handler, Server};
+use agentd_a2a::server::{Bounds, Events, Handler, Server};
 use agentd_base::drain::Drain;
 use agentd_base::issuance::{SvidRequest, SvidResponse};
 use agentd_base::report::Report;
@@ -48,7 +48,7 @@ impl Install {
         let serve = async |name: &str, handler: Endpoint, auth| {
             let source = source(&authority, &id(&trust_domain, "agentd", name));
             let tls = Some(server_config(&source, auth));
-            let server = Server::bind("test", "127.0.0.1:0".parse().unwrap(), tls, BOUNDS)
+            let server = Server::bind(Events::A2A, "127.0.0.1:0".parse().unwrap(), tls, BOUNDS)
                 .await
                 .unwrap();
             let (address, drain) = (server.local_addr(), Drain::new());

@@ -21,6 +21,7 @@ mod crash;
 mod crowded;
 mod dialects;
 mod drained;
+mod events;
 mod hops;
 mod human;
 mod install;

@@ -105,7 +105,7 @@ impl Pod {
     pub async fn start_with(&self, config: &Path) -> (Agentd, String, Caller) {
         let mut agentd = Agentd::start(&["-c", config.to_str().unwrap()], &VARIABLES, self.folder.path());
         let a2a = agentd.address("a2a.listen").await;
-        let admin = agentd.address("metrics.listen").await;
+        let admin = agentd.address("metrics.serving").await;
         (agentd, format!("https://{a2a}/"), Caller::new(&admin))
     }
 

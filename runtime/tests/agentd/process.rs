@@ -22,7 +22,7 @@ pub const PROGRAM: &str = env!("CARGO_BIN_EXE_agentd");
 /// A running `agentd`.
 pub struct Agentd {
     child: Child,
-    lines: Arc<Mutex<Vec<Value>>>,
+    pub lines: Arc<Mutex<Vec<Value>>>,
     count: watch::Receiver<usize>,
     seen: HashMap<String, usize>,
 }

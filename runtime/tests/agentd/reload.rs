@@ -55,7 +55,7 @@ impl World {
         self.write(document);
         let mut agentd = Agentd::start(&["-c", self.file().to_str().unwrap()], &[], self.folder.path());
         let a2a = agentd.address("a2a.listen").await;
-        let admin = agentd.address("metrics.listen").await;
+        let admin = agentd.address("metrics.serving").await;
         agentd.event("mcp.connect").await;
         agentd.event("proc.ready").await;
         (agentd, Caller::new(&a2a), Caller::new(&admin))

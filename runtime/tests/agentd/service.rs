@@ -48,7 +48,7 @@ impl World {
         arguments.extend(more.iter().map(|s| (*s).to_owned()));
         let mut agentd = Agentd::start(&arguments, &[], self.folder.path());
         let a2a = agentd.address("a2a.listen").await;
-        let admin = agentd.address("metrics.listen").await;
+        let admin = agentd.address("metrics.serving").await;
         agentd.event("proc.ready").await;
         (agentd, Caller::new(&a2a), Caller::new(&admin))
     }

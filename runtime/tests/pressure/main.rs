@@ -72,7 +72,7 @@ impl World {
         ]);
         let mut agentd = Agentd::start_by_shell(line, &arguments, &[], self.folder.path());
         let a2a = agentd.address("a2a.listen").await;
-        let admin = agentd.address("metrics.listen").await;
+        let admin = agentd.address("metrics.serving").await;
         agentd.event("proc.ready").await;
         (agentd, Caller::new(&a2a), Caller::new(&admin))
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agentd_a2a::server::{Bounds, Handler, Server};
+use agentd_a2a::server::{Bounds, Events, Handler, Server};
 use agentd_a2a::tls;
 use agentd_base::drain::Drain;
 use agentd_identity::{SpiffeId, Svid};
@@ -224,7 +224,7 @@ async fn a_peer_has_no_more_connections_than_its_share() {
         linger: Duration::ZERO,
     };
     let config = tls::svid(&world.source);
-    let server = Server::bind("test", "127.0.0.1:0".parse().unwrap(), Some(config), bounds)
+    let server = Server::bind(Events::A2A, "127.0.0.1:0".parse().unwrap(), Some(config), bounds)
         .await
         .unwrap();
     let (address, drain) = (server.local_addr(), Drain::new());
