@@ -3,6 +3,9 @@
 #[path = "../../store/tests/support/mod.rs"]
 pub mod support;
 
+mod full;
+mod spoilt;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
