@@ -73,7 +73,7 @@ pub struct Loaded<T = Document> {
 pub fn load(layers: &Layers) -> Result<Loaded, ConfigErrors> {
     let shape = Shape::of::<Document>();
     let (merge, live) = whole(layers, &shape);
-    ended(live, merge, &shape, agent)
+    ended(live, merge, &shape, agent).map(settled)
 }
 
 /// The merged document, its shape checked and nothing else: for a command that needs a part of it and validates that.
@@ -88,7 +88,7 @@ pub fn reload(layers: &Layers, live: Option<Live>) -> Result<Loaded, ConfigError
     let shape = Shape::of::<Document>();
     let mut merge = base(layers, &shape);
     overlay(&mut merge, live.as_ref(), is_reloadable);
-    ended(live, merge, &shape, agent)
+    ended(live, merge, &shape, agent).map(settled)
 }
 
 /// Loads the document of a bridge.
@@ -106,6 +106,23 @@ pub fn reload_bridge(files: &[PathBuf], live: Option<Live>) -> Result<Loaded<Bri
     let mut merge = bridge_base(files, &shape);
     overlay(&mut merge, live.as_ref(), is_reloadable_at_a_bridge);
     ended(live, merge, &shape, validate::validate_bridge)
+}
+
+/// What a document means and does not say: the tools by which state is kept are the store's alone. A model that could call
+/// them would write its own history.
+fn settled(mut loaded: Loaded) -> Loaded {
+    let Document { store, mcp, .. } = &mut loaded.document;
+    let Some(state) = &store.mcp else {
+        return loaded;
+    };
+    for server in mcp
+        .servers
+        .iter_mut()
+        .filter(|server| server.name == state.server)
+    {
+        server.exclude.extend(state.tools().map(globset::escape));
+    }
+    loaded
 }
 
 fn agent(document: &Document) -> Vec<Fault> {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use agentd_base::duration::Duration;
 use agentd_config::document::LogLevel;
+use agentd_config::filter::ToolFilter;
 use agentd_config::load::{self, Layers};
 use agentd_config::{ConfigErrors, live};
 
@@ -435,4 +436,39 @@ fn a_bridge_document_is_checked() {
             "{from} -> {to}: {faults}"
         );
     }
+}
+
+#[test]
+fn the_tools_by_which_state_is_kept_are_not_the_agents() {
+    let loaded = setup()
+        .file(
+            "a.yaml",
+            "mcp: {servers: [\
+               {name: ledger, endpoint: 'https://l.example/mcp', tags: {'*': [sensitive]}, exclude: [secret*]},\
+               {name: other, endpoint: 'https://o.example/mcp', tags: {'*': [sensitive]}}]}\n\
+             store: {kind: mcp, mcp: {server: ledger, put: {tool: 'write[1]'}}}\n",
+        )
+        .load()
+        .unwrap();
+    let [ledger, other] = &loaded.document.mcp.servers[..] else {
+        panic!("{loaded:?}")
+    };
+    let names = [
+        "write[1]",
+        "state.put",
+        "state.get",
+        "state.list",
+        "state.delete",
+        "secret1",
+        "sum",
+    ];
+    let admitted = |server| {
+        let filter = ToolFilter::of(server).unwrap();
+        names
+            .into_iter()
+            .filter(|name| filter.admits(name))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(admitted(ledger), ["state.put", "sum"]);
+    assert_eq!(admitted(other), names);
 }

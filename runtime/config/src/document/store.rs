@@ -70,6 +70,28 @@ pub struct McpStore {
     pub delete: Option<McpOp>,
 }
 
+impl McpStore {
+    /// The tool of `put` where none is named.
+    pub const PUT: &str = "state.put";
+    /// The tool of `get` where none is named.
+    pub const GET: &str = "state.get";
+    /// The tool of `list` where none is named.
+    pub const LIST: &str = "state.list";
+    /// The tool of `delete` where none is named.
+    pub const DELETE: &str = "state.delete";
+
+    /// The tools by which state is read and written.
+    pub fn tools(&self) -> [&str; 4] {
+        [
+            (&self.put, Self::PUT),
+            (&self.get, Self::GET),
+            (&self.list, Self::LIST),
+            (&self.delete, Self::DELETE),
+        ]
+        .map(|(op, absent)| op.as_ref().map_or(absent, |op| op.tool.as_str()))
+    }
+}
+
 /// One operation of `store.mcp`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
