@@ -76,23 +76,20 @@ static TOOLS: LazyLock<Vec<Internal>> = LazyLock::new(tools::all);
 
 /// Those that this turn may call now.
 pub(crate) fn offered(desk: &Desk) -> impl Iterator<Item = &'static Internal> {
-    TOOLS.iter().filter(|tool| {
-        let context = &desk.context;
-        grants::may(context.holder, &context.held, tool.name)
-            && context.choice.takes_internal(tool.name)
-            && (tool.is_useful)(desk)
-    })
+    TOOLS.iter().filter(|tool| tool.is_offered(desk))
 }
 
 /// The one that a model means, if the turn may call it.
 pub(crate) fn find(name: &str, desk: &Desk) -> Option<&'static Internal> {
-    offered(desk).find(|tool| tool.name == name || tool.wire_name() == name)
+    // No two of them have one name, and who may have it is the longer question.
+    let meant = TOOLS.iter().find(|tool| tool.is_called(name));
+    meant.filter(|tool| tool.is_offered(desk))
 }
 
 /// The name of the tool of ours that is called so, whoever may call it.
 pub(crate) fn named(name: &str) -> Option<&'static str> {
-    let called = |tool: &&Internal| tool.name == name || tool.wire_name() == name;
-    TOOLS.iter().find(called).map(|tool| tool.name)
+    let called = TOOLS.iter().find(|tool| tool.is_called(name));
+    called.map(|tool| tool.name)
 }
 
 impl Internal {
@@ -124,6 +121,22 @@ impl Internal {
     /// JSON Schema of the arguments.
     pub(crate) fn parameters(&self) -> Map<String, Value> {
         serde_json::from_str(&self.parameters).unwrap_or_default()
+    }
+
+    fn is_offered(&self, desk: &Desk) -> bool {
+        let context = &desk.context;
+        grants::may(context.holder, &context.held, self.name)
+            && context.choice.takes_internal(self.name)
+            && (self.is_useful)(desk)
+    }
+
+    /// Whether this is its name, with dots or as a model writes it.
+    fn is_called(&self, name: &str) -> bool {
+        let wire = self
+            .name
+            .bytes()
+            .map(|byte| if byte == b'.' { b'_' } else { byte });
+        self.name == name || (self.name.len() == name.len() && wire.eq(name.bytes()))
     }
 
     fn wire_name(&self) -> String {
@@ -212,12 +225,14 @@ mod tests {
                 assert!(validator(result).is_some(), "{name}");
             }
             let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
-            assert!(tool.wire_name().bytes().all(plain), "{name}");
-            assert_eq!(
-                TOOLS.iter().filter(|other| other.name == name).count(),
-                1,
-                "{name}"
-            );
+            let wire = tool.wire_name();
+            assert!(wire.bytes().all(plain), "{name}");
+            for called in [name, &wire] {
+                let meant = |other: &&Internal| other.is_called(called);
+                assert_eq!(TOOLS.iter().filter(meant).count(), 1, "{called}");
+                assert_eq!(named(called), Some(name));
+            }
+            assert_eq!(named(&wire.to_uppercase()), None);
         }
     }
 }
