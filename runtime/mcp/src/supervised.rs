@@ -79,38 +79,46 @@ impl Drop for Keeper {
 
 /// The open connections of [`Supervised`]. Keeps none of them open.
 #[derive(Clone)]
-pub struct Lines(watch::Receiver<Links>);
+pub struct Lines {
+    links: watch::Receiver<Links>,
+    instance: String,
+    pace: Pace,
+}
 
 impl Default for Lines {
     /// Of nobody.
     fn default() -> Self {
-        Self(watch::Sender::<Links>::default().subscribe())
+        Self {
+            links: watch::Sender::<Links>::default().subscribe(),
+            instance: String::new(),
+            pace: PACE,
+        }
     }
 }
 
 impl Lines {
     /// The open connection to a server.
     pub fn connection(&self, server: &str) -> Option<Connection> {
-        Some(self.0.borrow().get(server)?.connection.clone())
+        Some(self.links.borrow().get(server)?.connection.clone())
     }
 
-    /// As [`Supervised::watch`], at the usual pace.
+    /// Watches a resource for as long as the result is kept, whatever becomes of the server meanwhile. `known` is what
+    /// the consumer saw last: where the content is another one now, that is a change.
     pub fn watch(
         &self,
         server: &str,
         uri: &str,
-        instance: &str,
         consumer: Arc<dyn ResourceConsumer>,
         known: Option<Digest>,
     ) -> Watch {
         let watching = Watching {
             server: server.to_owned(),
             uri: uri.to_owned(),
-            instance: instance.to_owned(),
-            pace: PACE,
+            instance: self.instance.clone(),
+            pace: self.pace,
             consumer,
         };
-        watching::start(watching, known, self.0.clone())
+        watching::start(watching, known, self.links.clone())
     }
 }
 
@@ -200,16 +208,19 @@ impl Supervised {
 
     /// The open connection to a server.
     pub fn connection(&self, server: &str) -> Option<Connection> {
-        Some(self.shared.links.borrow().get(server)?.connection.clone())
+        self.lines().connection(server)
     }
 
     /// The open connections, for those who do not keep them.
     pub fn lines(&self) -> Lines {
-        Lines(self.shared.links.subscribe())
+        Lines {
+            links: self.shared.links.subscribe(),
+            instance: self.shared.instance.clone(),
+            pace: self.shared.pace,
+        }
     }
 
-    /// Watches a resource for as long as the result is kept, whatever becomes of the server meanwhile. `known` is what
-    /// the consumer saw last: where the content is another one now, that is a change.
+    /// As [`Lines::watch`].
     pub fn watch(
         &self,
         server: &str,
@@ -217,14 +228,7 @@ impl Supervised {
         consumer: Arc<dyn ResourceConsumer>,
         known: Option<Digest>,
     ) -> Watch {
-        let watching = Watching {
-            server: server.to_owned(),
-            uri: uri.to_owned(),
-            instance: self.shared.instance.clone(),
-            pace: self.shared.pace,
-            consumer,
-        };
-        watching::start(watching, known, self.shared.links.subscribe())
+        self.lines().watch(server, uri, consumer, known)
     }
 
     /// Closes every session, best effort within 1 s.

@@ -3,7 +3,7 @@
 //! is; a server that says the resource changed is believed and read again; whoever asks for another one gets it from the
 //! server that the operator named by the first, and from no other.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use agentd_agent::Instruction;
 use agentd_base::limit::INSTRUCTION_BYTES;
@@ -24,8 +24,8 @@ enum State {
     Static,
     /// It was not read yet.
     Pending,
-    /// As it was read last.
-    Read(Arc<Instruction>),
+    /// Where it was found, and as it was read last.
+    Read(Place, Arc<Instruction>),
     /// Every server was asked, and none has it.
     Unserved(String),
 }
@@ -37,32 +37,12 @@ struct Place {
     uri: String,
 }
 
-/// What is followed. Another value of `again` is another subscription.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Wish {
-    place: Option<Place>,
-    again: u64,
-}
-
-/// The instruction as turns and the supervisor see it. Cheap to clone.
-#[derive(Debug, Clone)]
+/// The instruction as turns and the supervisor see it; a text of the configuration by default. Cheap to clone.
+#[derive(Debug, Clone, Default)]
 pub struct Standing {
     state: watch::Sender<State>,
-    /// What a turn asked for in the place of what is configured.
-    wish: watch::Sender<Wish>,
-    /// Where the one that counts was found.
-    found: Arc<Mutex<Option<Place>>>,
-}
-
-impl Default for Standing {
-    /// A text of the configuration.
-    fn default() -> Self {
-        Self {
-            state: watch::Sender::default(),
-            wish: watch::Sender::default(),
-            found: Arc::default(),
-        }
-    }
+    /// What a turn asked for in the place of what is configured. Each time it is sent is another subscription.
+    wish: watch::Sender<Option<Place>>,
 }
 
 impl Standing {
@@ -81,7 +61,7 @@ impl Standing {
     /// Returns when a turn may begin.
     pub async fn known(&self) {
         let mut state = self.state.subscribe();
-        let known = state.wait_for(|state| matches!(state, State::Static | State::Read(_)));
+        let known = state.wait_for(|state| matches!(state, State::Static | State::Read(..)));
         // The sender is here.
         let _ = known.await;
     }
@@ -89,7 +69,7 @@ impl Standing {
     /// The instruction; none where it is a text of the configuration.
     pub fn now(&self) -> Option<Instruction> {
         match &*self.state.borrow() {
-            State::Read(read) => Some(read.as_ref().clone()),
+            State::Read(_, read) => Some(read.as_ref().clone()),
             State::Static | State::Pending | State::Unserved(_) => None,
         }
     }
@@ -111,8 +91,7 @@ impl Standing {
         lines: &Lines,
         instance: &str,
     ) -> Result<Arc<Instruction>, String> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(found) = found else {
+        let State::Read(found, _) = self.state.borrow().clone() else {
             return Err(
                 "the instruction of this agent is no resource: it follows its configuration by itself"
                     .to_owned(),
@@ -124,29 +103,25 @@ impl Standing {
         };
         let (read, _) = read(&place, lines, instance).await?;
         self.take(&place, read.clone());
-        self.wish.send_modify(|wish| {
-            wish.place = Some(place);
-            wish.again += 1;
-        });
+        self.wish.send_replace(Some(place));
         Ok(read)
     }
 
     /// This one counts from now on.
     fn take(&self, place: &Place, read: Arc<Instruction>) {
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(place.clone());
         self.state.send_if_modified(|state| {
-            let next = State::Read(read.clone());
-            if *state == next {
-                return false;
-            }
             let event = match state {
-                State::Read(_) => "instruction.updated",
-                _ => "instruction.loaded",
+                // Only where it is may have changed.
+                State::Read(_, before) if *before == read => None,
+                State::Read(..) => Some("instruction.updated"),
+                _ => Some("instruction.loaded"),
             };
-            let version = read.version();
-            tracing::info!(event, mcp.server = place.server, uri = place.uri, version);
-            *state = next;
-            true
+            if let Some(event) = event {
+                let version = read.version();
+                tracing::info!(event, mcp.server = place.server, uri = place.uri, version);
+            }
+            *state = State::Read(place.clone(), read);
+            event.is_some()
         });
     }
 }
@@ -213,18 +188,17 @@ impl Follower {
             let uri = settings.document.instruction_uri().map(str::to_owned);
             if configured != uri {
                 // What a turn asked for was in the place of what was configured then.
-                self.standing.wish.send_modify(|wish| wish.place = None);
+                self.standing.wish.send_replace(None);
                 configured.clone_from(&uri);
             }
             let Some(uri) = uri else {
-                *self.standing.found.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 self.standing.state.send_replace(State::Static);
                 if self.settings.changed().await.is_err() {
                     return;
                 }
                 continue;
             };
-            let wished = wishes.borrow_and_update().place.clone();
+            let wished = wishes.borrow_and_update().clone();
             let declared = |place: &Place| {
                 let servers = &settings.document.mcp.servers;
                 servers.iter().any(|server| server.name == place.server)
@@ -244,9 +218,7 @@ impl Follower {
                 standing: self.standing.clone(),
                 place: place.clone(),
             });
-            let watching = self
-                .lines
-                .watch(&place.server, &place.uri, &self.instance, reader, known);
+            let watching = self.lines.watch(&place.server, &place.uri, reader, known);
             tokio::select! {
                 changed = self.settings.changed() => if changed.is_err() { return },
                 _ = wishes.changed() => {}
