@@ -10,6 +10,7 @@ use agentd_agent::{
 };
 use agentd_config::Document;
 use agentd_config::document::{Dialect, StoreKind};
+use agentd_config::secret::SecretError;
 use agentd_llm::{Failover, Model, Mute, Sink};
 use agentd_mcp::Outbound;
 use serde_json::Value;
@@ -92,15 +93,16 @@ impl Workshop {
             Ok(model) => self.model.insert(model).clone(),
             Err(problem) => return fault(&turn.run_id, problem),
         };
-        let instruction = match (&turn.instruction, document.instruction(outbound.secrets.as_ref())) {
-            (Some(read), _) => read.clone(),
-            (None, Ok(text)) => Instruction {
+        let configured = || {
+            let text = document.instruction(outbound.secrets.as_ref())?;
+            Ok::<_, SecretError>(Instruction {
                 text: text.unwrap_or_default(),
                 uri: None,
-            },
-            (None, Err(error)) => {
-                return fault(&turn.run_id, format!("the instruction cannot be read: {error}"));
-            }
+            })
+        };
+        let instruction = match turn.instruction.clone().map_or_else(configured, Ok) {
+            Ok(instruction) => instruction,
+            Err(error) => return fault(&turn.run_id, format!("the instruction cannot be read: {error}")),
         };
         let traces = match self
             .traces
