@@ -132,15 +132,16 @@ impl Internal {
 
     /// Whether this is its name, with dots or as a model writes it.
     fn is_called(&self, name: &str) -> bool {
-        let wire = self
-            .name
-            .bytes()
-            .map(|byte| if byte == b'.' { b'_' } else { byte });
-        self.name == name || (self.name.len() == name.len() && wire.eq(name.bytes()))
+        self.name == name || (self.name.len() == name.len() && self.wire().eq(name.chars()))
+    }
+
+    /// Its name as a model writes it.
+    fn wire(&self) -> impl Iterator<Item = char> {
+        self.name.chars().map(|c| if c == '.' { '_' } else { c })
     }
 
     fn wire_name(&self) -> String {
-        self.name.replace('.', "_")
+        self.wire().collect()
     }
 
     /// As a model is offered it.

@@ -372,6 +372,9 @@ pub struct Exec {
     pub enabled: bool,
 }
 
+/// The contract that runs commands.
+pub const EXEC: &str = "exec";
+
 impl Document {
     /// Whether `exec` can be there at all: this build has it, and the operator enabled it.
     pub fn may_exec(&self) -> bool {

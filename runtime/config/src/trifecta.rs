@@ -9,7 +9,7 @@ use std::fmt;
 
 use agentd_base::text::clip;
 
-use crate::document::{Document, McpServer, Tag};
+use crate::document::{Document, EXEC, McpServer, Tag};
 use crate::filter::{ToolFilter, ToolTags};
 
 /// The key that lets it be.
@@ -17,9 +17,6 @@ pub const KEY: &str = "security.allow_trifecta";
 
 /// Our tool that reads what a server offers to read; it is tagged like a tool of that server.
 const READ: &str = "resource.read";
-
-/// The contract that runs commands: whatever its server's declaration says, a command reads and sends.
-const EXEC: &str = "exec";
 
 /// Of a place in a text: three of them and the remedy have to fit a condition.
 const PLACE_CHARS: usize = 40;
@@ -103,6 +100,7 @@ pub fn declared(document: &Document) -> Option<Trifecta> {
             legs.add(name, &untagged());
         }
     }
+    // Whatever its server's declaration says, a command reads and sends.
     if document.may_exec() && document.tools.overrides.contains_key(EXEC) {
         legs.add(EXEC, &BTreeSet::from([Tag::Sensitive, Tag::Egress]));
     }

@@ -322,6 +322,14 @@ pub(crate) fn written(arguments: &Arguments) -> Value {
     }
 }
 
+/// The same as a text of JSON.
+pub(crate) fn written_text(arguments: &Arguments) -> String {
+    match arguments {
+        Arguments::Object(object) => serde_json::to_string(object).unwrap_or_default(),
+        Arguments::Invalid(_) => "{}".to_owned(),
+    }
+}
+
 /// Arguments that came as a value: an object, or a text of one.
 pub(crate) fn arguments(value: &Value) -> Arguments {
     match value {

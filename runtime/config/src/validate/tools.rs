@@ -1,7 +1,7 @@
 //! Checks of what the document says about our own tools and what stands behind them.
 
 use super::{globs, known_server, pointer};
-use crate::document::Document;
+use crate::document::{Document, EXEC};
 use crate::fault::Fault;
 use crate::filter::ToolFilter;
 use crate::shape::is_plain;
@@ -55,7 +55,7 @@ pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
     }
     for (name, mapped) in &tools.overrides {
         let key = crate::shape::join("tools.overrides", name);
-        if name == "exec" {
+        if name == EXEC {
             let exec = exec(cfg!(feature = "exec"), document.security.exec.enabled);
             faults.extend(exec.map(|(problem, remedy)| Fault::new(&key, problem, remedy)));
         } else if !CONTRACTS.contains(&name.as_str()) {

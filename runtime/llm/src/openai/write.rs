@@ -6,9 +6,9 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::body::Object;
-use crate::message::{Arguments, Block, Message, Opaque, ToolCall, ToolSpec};
+use crate::message::{Block, Message, Opaque, ToolCall, ToolSpec};
 use crate::schema::{self, Profile};
-use crate::wire::{Ask, Way};
+use crate::wire::{Ask, Way, written_text};
 
 /// The body.
 pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
@@ -186,18 +186,13 @@ fn add(object: &mut Map<String, Value>, more: Option<&Value>) {
     }
 }
 
-/// Arguments that are no object go back as an empty one, as [`crate::wire::written`] says.
 fn call<'a>(call: &'a ToolCall, ask: &'a Ask<'_>) -> Call<'a> {
-    let arguments = match &call.arguments {
-        Arguments::Object(object) => serde_json::to_string(object).unwrap_or_default(),
-        Arguments::Invalid(_) => "{}".to_owned(),
-    };
     Call {
         id: &call.id,
         r#type: "function",
         function: Function {
             name: ask.names.wire(&call.name),
-            arguments,
+            arguments: written_text(&call.arguments),
         },
     }
 }

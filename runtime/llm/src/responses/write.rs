@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::body::Object;
 use crate::message::{Block, Message, ToolSpec};
 use crate::schema::{self, Profile};
-use crate::wire::{Ask, Way, written};
+use crate::wire::{Ask, Way, written_text};
 
 /// The body.
 pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
@@ -78,7 +78,7 @@ fn assistant(blocks: &[Block], ask: &Ask<'_>, items: &mut Vec<Value>) {
             Block::ToolCall(call) => {
                 items.append(&mut own);
                 let name = ask.names.wire(&call.name);
-                let arguments = written(&call.arguments).to_string();
+                let arguments = written_text(&call.arguments);
                 items.push(json!({"type": "function_call", "call_id": call.id, "name": name, "arguments": arguments}));
             }
         }

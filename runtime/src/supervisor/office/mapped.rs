@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use agentd_config::Document;
+use agentd_config::document::EXEC;
 use agentd_config::filter::ToolFilter;
 use agentd_mcp::ServersView;
 use serde_json::{Map, Value};
@@ -69,7 +70,7 @@ pub fn contracts(document: &Document, view: &ServersView) -> BTreeMap<String, Be
         all.insert(name.clone(), behind);
     }
     if !document.may_exec() {
-        all.remove("exec");
+        all.remove(EXEC);
     }
     all.retain(|name, behind| !document.tools.disabled.contains(name) && is_let_in(document, behind));
     all
