@@ -6,7 +6,7 @@ mod support;
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use agentd_base::class::{Class, Classified as _};
@@ -278,16 +278,20 @@ async fn a_file_that_is_no_store_of_ours_is_left_alone() {
     assert!(error.to_string().contains("start the newer agentd"), "{error}");
 }
 
-#[tokio::test]
-async fn a_record_that_this_version_cannot_read_is_said_to_be_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(folder.path(), ALL).unwrap();
+/// The file of a store with one task, which is closed.
+async fn file_with_a_task(folder: &Path) -> PathBuf {
+    let store = SqliteStore::open(folder, ALL).unwrap();
     store
         .write(vec![Write::Task(task("t", TaskState::Working, 0))])
         .await
         .unwrap();
-    let file = store.file();
-    drop(store);
+    store.file()
+}
+
+#[tokio::test]
+async fn a_record_that_this_version_cannot_read_is_said_to_be_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = file_with_a_task(folder.path()).await;
     let connection = rusqlite::Connection::open(file).unwrap();
     connection
         .execute("UPDATE task SET record = '{\"id\":7}'", [])
@@ -411,13 +415,7 @@ async fn a_store_of_the_first_schema_is_taken_over() {
 #[tokio::test]
 async fn a_file_that_a_write_finds_damaged_is_lost_as_a_whole() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(folder.path(), ALL).unwrap();
-    store
-        .write(vec![Write::Task(task("t", TaskState::Working, 0))])
-        .await
-        .unwrap();
-    let file = store.file();
-    drop(store);
+    let file = file_with_a_task(folder.path()).await;
     let connection = rusqlite::Connection::open(&file).unwrap();
     let number = |sql: &str| -> u32 { connection.query_row(sql, [], |row| row.get(0)).unwrap() };
     let root = number("SELECT rootpage FROM sqlite_schema WHERE name = 'conversation'");

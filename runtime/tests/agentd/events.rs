@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ struct Row {
     components: BTreeSet<&'static str>,
 }
 
-fn table() -> BTreeMap<&'static str, Row> {
+static TABLE: LazyLock<BTreeMap<&str, Row>> = LazyLock::new(|| {
     let rows = include_str!("../../EVENTS.md")
         .lines()
         .filter(|line| line.starts_with("| `"));
@@ -28,7 +29,7 @@ fn table() -> BTreeMap<&'static str, Row> {
         (cells[1].trim_matches('`'), row)
     })
     .collect()
-}
+});
 
 /// What is wrong with a line of the log (contract/runtime.md section 14); none when it is as it should be.
 pub fn fault(line: &Value) -> Option<String> {
@@ -43,7 +44,7 @@ pub fn fault(line: &Value) -> Option<String> {
     };
     let text = |name: &str| line[name].as_str().unwrap_or_default();
     let (name, level, component) = (text("event"), text("level"), text("comp"));
-    let is_known = table()
+    let is_known = TABLE
         .get(name)
         .is_some_and(|row| row.levels.contains(level) && row.components.contains(component));
     if !is_known {
@@ -121,7 +122,7 @@ fn written(source: &str) -> impl Iterator<Item = (&'static str, &str)> {
 
 #[test]
 fn the_table_has_every_event_of_the_sources_and_no_other() {
-    let (table, sources) = (table(), sources());
+    let sources = sources();
     let mut levels = BTreeMap::<&str, BTreeSet<&str>>::new();
     for (level, arguments) in sources.iter().flat_map(|source| written(source)) {
         // One that is chosen between stands elsewhere; its level is checked where it is written.
@@ -139,12 +140,12 @@ fn the_table_has_every_event_of_the_sources_and_no_other() {
         }
     }
     for (name, levels) in &levels {
-        let row = table
+        let row = TABLE
             .get(name)
             .unwrap_or_else(|| panic!("{name} is not in EVENTS.md"));
         assert!(levels.is_subset(&row.levels), "{name}: {levels:?}");
     }
-    for (name, row) in &table {
+    for (name, row) in TABLE.iter() {
         let named = format!("\"{name}\"");
         assert!(
             sources.iter().any(|source| source.contains(&named)),

@@ -1,20 +1,13 @@
 //! A server that asks a person in the middle of a call, with a worker of its own process and a person who is scripted.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agentd::metrics::Metrics;
 use agentd::reload::Settings;
 use agentd::supervisor::asking::{Asked, Human};
-use agentd::supervisor::budget::Budget;
-use agentd::supervisor::office::Office;
-use agentd::supervisor::subagents::Subagents;
 use agentd::supervisor::turns::{TurnEnd, TurnInput, TurnRunner};
 use agentd::worker::frame::TurnResult;
-use agentd::worker::pool::Pool;
 use agentd_agent::Status;
-use agentd_agent::budget::Counters;
 use agentd_config::Document;
 use agentd_mcp::{Answer, Ask, Outbound, Supervised};
 use agentd_state::Retention;
@@ -26,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::mcp_rich::Rich;
 use crate::model::Model;
-use crate::process::{PATIENCE, PROGRAM};
+use crate::process::PATIENCE;
+use crate::runner::{Parts, runner_of};
 
 /// Gives the question to the test, and what the test says to the server.
 #[derive(Debug)]
@@ -46,7 +40,7 @@ type Questions = mpsc::UnboundedReceiver<(Asked, oneshot::Sender<Answer>)>;
 struct World {
     model: Model,
     server: Rich,
-    runner: TurnRunner,
+    runner: Arc<TurnRunner>,
     _servers: Supervised,
     _settings: watch::Sender<Arc<Settings<Document>>>,
     questions: Questions,
@@ -66,43 +60,15 @@ impl World {
         let servers = Supervised::start(&document.mcp, "a".into(), Outbound::default(), pace);
         let mut view = servers.view();
         view.wait_for(|view| view.settled()).await.unwrap();
-        let (sender, settings) = watch::channel(Arc::new(Settings {
-            generation: 1,
-            document,
-            digest: None,
-        }));
         let (person, questions) = mpsc::unbounded_channel();
         let person: Arc<dyn Human> = Arc::new(Person(person));
-        let store = Arc::new(MemoryStore::new(Retention::MEMORY));
-        let clock = agentd_base::clock::system();
-        let office = Office {
-            instance: "a".into(),
-            settings: settings.clone(),
-            store: store.clone(),
-            budget: Budget::new(Counters::default(), store, clock, settings.clone()),
-            clock: agentd_base::clock::system(),
-            ids: agentd_base::id::uuids(),
-            servers: view.clone(),
-            human: None,
-            runner: std::sync::Weak::new(),
-            subagents: Subagents::default(),
-            lines: servers.lines(),
-            tasks: std::sync::OnceLock::new(),
-            remembering: tokio::sync::Mutex::default(),
-            changes: Default::default(),
-            instruction: Default::default(),
-        };
-        let runner = TurnRunner {
-            pool: Pool::new(PathBuf::from(PROGRAM), Arc::default()),
-            instance: "a".into(),
-            settings,
-            identity: None,
+        let (runner, sender) = runner_of(Parts {
+            document,
+            store: Arc::new(MemoryStore::new(Retention::MEMORY)),
             servers: view,
-            suspects: mpsc::channel(4).0,
+            lines: servers.lines(),
             human: with_person.then_some(person),
-            office: Arc::new(office),
-            metrics: Metrics::new().unwrap(),
-        };
+        });
         Self {
             model,
             server,

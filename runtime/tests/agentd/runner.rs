@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use agentd::metrics::Metrics;
 use agentd::reload::Settings;
+use agentd::supervisor::asking::Human;
 use agentd::supervisor::budget::Budget;
 use agentd::supervisor::office::Office;
 use agentd::supervisor::subagents::Subagents;
@@ -12,46 +13,55 @@ use agentd::supervisor::turns::TurnRunner;
 use agentd::worker::pool::Pool;
 use agentd_agent::budget::Counters;
 use agentd_config::Document;
+use agentd_mcp::ServersView;
+use agentd_mcp::supervised::Lines;
 use agentd_store::MemoryStore;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
 use crate::process::PROGRAM;
 
-/// The settings hold for as long as their sender is kept.
-pub fn runner(
-    model: &str,
-    store: &Arc<MemoryStore>,
-) -> (Arc<TurnRunner>, watch::Sender<Arc<Settings<Document>>>) {
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+/// What a runner is made of; the rest is the same for all.
+pub struct Parts {
+    pub document: Document,
+    pub store: Arc<MemoryStore>,
+    pub servers: watch::Receiver<Arc<ServersView>>,
+    pub lines: Lines,
+    pub human: Option<Arc<dyn Human>>,
+}
+
+/// A runner, and the sender of its settings, which hold for as long as it is kept.
+pub type Running = (Arc<TurnRunner>, watch::Sender<Arc<Settings<Document>>>);
+
+/// One of a model, and of no server and no person.
+pub fn runner(model: &str, store: &Arc<MemoryStore>) -> Running {
     let document = serde_json::from_value(json!({
         "intelligence": { "endpoints": [{ "url": model }], "model": "scripted" },
-    }))
-    .unwrap();
+    }));
+    runner_of(Parts {
+        document: document.unwrap(),
+        store: store.clone(),
+        servers: watch::Sender::new(Arc::default()).subscribe(),
+        lines: Lines::default(),
+        human: None,
+    })
+}
+
+pub fn runner_of(parts: Parts) -> Running {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let Parts {
+        document,
+        store,
+        servers,
+        lines,
+        human,
+    } = parts;
     let (sender, settings) = watch::channel(Arc::new(Settings {
         generation: 1,
         document,
         digest: None,
     }));
-    let servers = watch::Sender::new(Arc::default()).subscribe();
     let clock = agentd_base::clock::system;
-    let office = |runner: &std::sync::Weak<TurnRunner>| Office {
-        instance: "a".into(),
-        settings: settings.clone(),
-        servers: servers.clone(),
-        store: store.clone(),
-        clock: clock(),
-        ids: agentd_base::id::uuids(),
-        human: None,
-        runner: runner.clone(),
-        subagents: Subagents::default(),
-        lines: Default::default(),
-        tasks: OnceLock::new(),
-        remembering: tokio::sync::Mutex::default(),
-        changes: Default::default(),
-        instruction: Default::default(),
-        budget: Budget::new(Counters::default(), store.clone(), clock(), settings.clone()),
-    };
     let runner = Arc::new_cyclic(|runner| TurnRunner {
         pool: Pool::new(PathBuf::from(PROGRAM), Arc::default()),
         instance: "a".into(),
@@ -59,8 +69,24 @@ pub fn runner(
         identity: None,
         servers: servers.clone(),
         suspects: mpsc::channel(4).0,
-        human: None,
-        office: Arc::new(office(runner)),
+        human,
+        office: Arc::new(Office {
+            instance: "a".into(),
+            settings: settings.clone(),
+            servers,
+            store: store.clone(),
+            clock: clock(),
+            ids: agentd_base::id::uuids(),
+            human: None,
+            runner: runner.clone(),
+            subagents: Subagents::default(),
+            lines,
+            tasks: OnceLock::new(),
+            remembering: tokio::sync::Mutex::default(),
+            changes: Default::default(),
+            instruction: Default::default(),
+            budget: Budget::new(Counters::default(), store, clock(), settings),
+        }),
         metrics: Metrics::new().unwrap(),
     });
     (runner, sender)
