@@ -10,6 +10,8 @@
     missing_docs
 )]
 
+mod limits;
+
 use std::convert::Infallible;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -31,6 +33,8 @@ use axum::routing::any;
 use axum::{Json, Router};
 use futures::channel::mpsc;
 use serde_json::{Map, Value, json};
+
+use limits::{Limits, measure};
 
 const ROUNDS: u32 = 5_000;
 const NOTICES: u32 = 300;
@@ -64,15 +68,8 @@ fn main() {
         tool_rounds(&server, &mut limits).await;
         cycles(&server, &mut limits).await;
         notices(&mut server, &mut limits).await;
-        assert!(limits.0.is_empty(), "{}", limits.0.join("; "));
+        limits.hold();
     });
-}
-
-fn measure(name: &str, value: f64, unit: &str, n: u32) {
-    println!(
-        "{}",
-        json!({ "name": name, "value": value, "unit": unit, "n": n })
-    );
 }
 
 async fn open(server: &Server) -> Connection {
@@ -194,24 +191,6 @@ async fn notices(server: &mut Server, limits: &mut Limits) {
         limits.judge(&median, times[times.len() / 2] as f64, "us", NOTICES, NOTICE_US);
         let slow = format!("mcp.notify_to_{what}.p99");
         measure(&slow, times[times.len() * 99 / 100] as f64, "us", NOTICES);
-    }
-}
-
-/// What the project promises of these measures.
-#[derive(Default)]
-struct Limits(Vec<String>);
-
-impl Limits {
-    /// One measure, with what it may be at most.
-    fn judge(&mut self, name: &str, value: f64, unit: &str, n: u32, limit: f64) {
-        println!(
-            "{}",
-            json!({ "name": name, "value": value, "unit": unit, "n": n, "limit": limit })
-        );
-        if value > limit {
-            self.0
-                .push(format!("{name} is {value} {unit}, more than {limit}"));
-        }
     }
 }
 

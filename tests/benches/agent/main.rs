@@ -16,6 +16,8 @@
 
 #[path = "../../../runtime/tests/agentd/a2a.rs"]
 mod a2a;
+#[path = "../limits.rs"]
+mod limits;
 mod proc;
 #[path = "../../../runtime/tests/agentd/process.rs"]
 mod process;
@@ -28,6 +30,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use a2a::Caller;
+use limits::{Limits, measure};
 use proc::{children_cpu, cpu, rss_kib, switches, unshared_kib};
 use process::Agentd;
 
@@ -89,32 +92,7 @@ fn main() {
             messages(&mut limits).await;
         }
     });
-    assert!(limits.0.is_empty(), "{}", limits.0.join("; "));
-}
-
-/// What the project promises of these measures.
-#[derive(Default)]
-struct Limits(Vec<String>);
-
-impl Limits {
-    /// One measure, with what it may be at most.
-    fn judge(&mut self, name: &str, value: f64, unit: &str, n: u32, limit: f64) {
-        println!(
-            "{}",
-            json!({ "name": name, "value": value, "unit": unit, "n": n, "limit": limit })
-        );
-        if value > limit {
-            self.0
-                .push(format!("{name} is {value} {unit}, more than {limit}"));
-        }
-    }
-}
-
-fn measure(name: &str, value: f64, unit: &str, n: u32) {
-    println!(
-        "{}",
-        json!({ "name": name, "value": value, "unit": unit, "n": n })
-    );
+    limits.hold();
 }
 
 /// What is measured: the program that `AGENTD` names, which is what is shipped; that of this build without.
