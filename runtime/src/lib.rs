@@ -10,6 +10,7 @@ pub mod cli;
 pub mod commands;
 pub mod files;
 pub mod identity;
+mod line;
 pub mod logging;
 pub mod metrics;
 mod output;

@@ -3,21 +3,24 @@
 //! up; audit lines do not depend on the level; what was said is logged only where the document asks for it. It must not
 //! know what any event means: that is EVENTS.md.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::io::Write;
 
 pub use agentd_base::text::AUDIT;
 use agentd_base::text::{CONTENT, is_unseen};
 use agentd_config::document::{LogLevel, Observability};
-use serde_json::{Map, Value};
+use serde::Serialize;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry, reload};
+
+use crate::line::Line;
 
 /// The event of a line that has none: a library wrote it.
 const UNNAMED: &str = "log";
@@ -114,24 +117,19 @@ where
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut own = Fields::default();
         event.record(&mut own);
-        let message = own.0.remove("message");
-        let name = own.0.remove("event").unwrap_or_else(|| UNNAMED.into());
+        let metadata = event.metadata();
 
-        let mut line = Map::new();
-        line.insert("ts".into(), timestamp().into());
-        line.insert(
-            "level".into(),
-            event.metadata().level().as_str().to_ascii_lowercase().into(),
-        );
-        line.insert("event".into(), name);
-        let target = event.metadata().target();
-        line.insert("comp".into(), component(self.component, target).into());
-        line.insert("pid".into(), self.pid.into());
-        if !target.starts_with("agentd") {
-            line.insert("target".into(), target.into());
+        let mut line = Line::default();
+        line.put("ts", &timestamp(jiff::Timestamp::now()));
+        line.put("level", level(*metadata.level()));
+        line.put("event", own.event.as_deref().unwrap_or(UNNAMED));
+        line.put("comp", component(self.component, metadata.target()));
+        line.put("pid", &self.pid);
+        if !metadata.target().starts_with("agentd") {
+            line.put("target", metadata.target());
         }
-        if let Some(message) = message {
-            line.insert("message".into(), message);
+        if let Some(message) = &own.message {
+            line.put("message", message);
         }
         for span in context
             .event_scope(event)
@@ -139,30 +137,28 @@ where
             .flat_map(|scope| scope.from_root())
         {
             if let Some(fields) = span.extensions().get::<Fields>() {
-                line.extend(fields.0.clone());
+                line.extend(&fields.others);
             }
         }
-        line.extend(own.0);
-        if let Ok(text) = serde_json::to_string(&line) {
-            let mut text = visible(text);
-            text.push('\n');
-            // Nobody is left to tell when stderr is gone.
-            let _ = self.writer.make_writer().write_all(text.as_bytes());
-        }
+        line.extend(&own.others);
+        let mut text = visible(line.json());
+        text.push('\n');
+        // Nobody is left to tell when stderr is gone.
+        let _ = self.writer.make_writer().write_all(text.as_bytes());
     }
 }
 
 /// The same JSON without a character that could steer a terminal or is unseen. serde_json escapes those below a space
 /// alone; some terminals take U+009B for the beginning of a command as well.
 pub fn visible(json: String) -> String {
-    let steers = |c: char| c.is_control() || is_unseen(c);
-    if !json.contains(steers) {
+    // Most lines are of nothing but these.
+    if json.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return json;
     }
     let mut out = String::with_capacity(json.len() + 32);
     // In JSON such a character stands in a string and nowhere else.
     for c in json.chars() {
-        if steers(c) {
+        if c.is_control() || is_unseen(c) {
             let mut units = [0; 2];
             for unit in c.encode_utf16(&mut units) {
                 out.push_str(&format!("\\u{unit:04x}"));
@@ -183,45 +179,66 @@ fn component(process: &'static str, target: &str) -> &'static str {
     }
 }
 
-fn timestamp() -> String {
-    jiff::Timestamp::now()
-        .strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
-        .to_string()
+fn level(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "error",
+        Level::WARN => "warn",
+        Level::INFO => "info",
+        Level::DEBUG => "debug",
+        Level::TRACE => "trace",
+    }
 }
 
+fn timestamp(now: jiff::Timestamp) -> String {
+    format!("{now:.3}")
+}
+
+/// Of an event or a span.
 #[derive(Default)]
-struct Fields(Map<String, Value>);
+struct Fields {
+    event: Option<String>,
+    message: Option<String>,
+    others: Line,
+}
 
 impl Fields {
-    fn put(&mut self, field: &Field, value: Value) {
+    fn put<T: Serialize + ?Sized>(&mut self, field: &Field, value: &T) {
         let name = match field.name() {
             // One name for one thing (contract/runtime.md section 14).
             "error" => "err",
             "run.id" => "run_id",
             name => name.trim_start_matches("r#"),
         };
-        self.0.insert(name.to_owned(), value);
+        self.others.put(name, value);
+    }
+
+    fn put_text(&mut self, field: &Field, text: Cow<'_, str>) {
+        match field.name() {
+            "event" => self.event = Some(text.into_owned()),
+            "message" => self.message = Some(text.into_owned()),
+            _ => self.put(field, &text),
+        }
     }
 }
 
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.put(field, format!("{value:?}").into());
+        self.put_text(field, format!("{value:?}").into());
     }
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, value.into());
+        self.put_text(field, value.into());
     }
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, value.into());
+        self.put(field, &value);
     }
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, value.into());
+        self.put(field, &value);
     }
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, value.into());
+        self.put(field, &value);
     }
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, value.into());
+        self.put(field, &value);
     }
 }
 
@@ -229,7 +246,7 @@ impl Visit for Fields {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -265,6 +282,18 @@ mod tests {
     }
 
     #[test]
+    fn a_time_is_that_of_the_contract() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (1_796_244_912_005, "2026-12-02T20:55:12.005Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+        ] {
+            let time = jiff::Timestamp::from_microsecond(millis * 1000 + 999).unwrap();
+            assert_eq!(timestamp(time), text);
+        }
+    }
+
+    #[test]
     fn a_line_is_flat_and_carries_its_spans() {
         let lines = lines(LogLevel::Info, || {
             let span = tracing::info_span!("turn", run.id = "r1");
@@ -287,16 +316,16 @@ mod tests {
     #[test]
     fn what_could_steer_a_terminal_is_escaped_in_a_line() {
         let words = "a\u{9b}31m\u{7f}\u{202e}\u{e0041}\u{1b}[2J é 語";
+        let shown = |text: &str| visible(text.to_owned());
         let json = serde_json::to_string(words).unwrap();
-        let shown = visible(json.clone());
         assert_eq!(
-            shown,
+            shown(&json),
             "\"a\\u009b31m\\u007f\\u202e\\udb40\\udc41\\u001b[2J é 語\""
         );
-        let read: String = serde_json::from_str(&shown).unwrap();
+        let read: String = serde_json::from_str(&shown(&json)).unwrap();
         assert_eq!(read, words);
-        let plain = "{\"a\":\"é\"}".to_owned();
-        assert_eq!(visible(plain.clone()), plain);
+        let plain = "{\"a\":\"é\"}";
+        assert_eq!(shown(plain), plain);
     }
 
     #[test]
