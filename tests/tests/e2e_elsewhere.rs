@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use agentd_tests::caller::{Identity, ask, curl, fetch_identity};
+use agentd_tests::caller::{Agent, ask, call, curl, fetch_identity};
 use agentd_tests::cluster::cluster;
 use agentd_tests::command::run_with;
 use agentd_tests::namespace::Namespace;
@@ -53,43 +53,6 @@ fn read(namespace: &Namespace, object: &str) -> Value {
 /// What the service holds, by key.
 fn held(file: &Path) -> BTreeMap<String, Value> {
     serde_json::from_str(&std::fs::read_to_string(file).expect("something was kept")).expect("JSON")
-}
-
-/// What the agent answers to a call of A2A.
-fn call(url: &str, caller: &Identity, method: &str, params: &Value) -> Value {
-    let path = |name: &str| caller.folder().join(name).to_str().expect("UTF-8").to_owned();
-    let (ca, cert, key) = (path("bundle.pem"), path("svid.pem"), path("key.pem"));
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
-    let answer = curl(
-        url,
-        &[
-            // The condition may still speak of the pod before, and the node's rules are a moment behind the new one.
-            "--retry",
-            "20",
-            "--retry-delay",
-            "1",
-            "--retry-all-errors",
-            "--request",
-            "POST",
-            "--header",
-            "content-type: application/json",
-            "--header",
-            "a2a-version: 1.0",
-            "--data",
-            &body,
-            "--cacert",
-            &ca,
-            "--cert",
-            &cert,
-            "--key",
-            &key,
-        ],
-    )
-    .ok();
-    let (body, _) = answer.rsplit_once('\n').expect("a status");
-    let body: Value = serde_json::from_str(body).expect("JSON");
-    assert!(body["result"].is_object(), "{body:#}");
-    body["result"].clone()
 }
 
 /// What the scripted model server was asked, by its own journal.
@@ -145,14 +108,12 @@ async fn state_at_an_http_service_outlives_the_pod_and_a_service_that_is_away_is
     );
 
     let caller = fetch_identity(namespace.name(), "caller").expect("an identity");
-    let status = read(&namespace, "agents.agentd.io/demo")["status"].clone();
-    let text = |key: &str| status[key].as_str().expect("a text").to_owned();
-    let (url, id) = (text("url"), text("spiffeID"));
+    let agent = Agent::of(&namespace, "demo");
     let message =
         json!({"messageId": "first", "role": "ROLE_USER", "parts": [{"text": "What is 2 plus 40?"}]});
-    let sent = call(&url, &caller, "SendMessage", &json!({"message": message}));
+    let sent = call(&agent, &caller, "SendMessage", &json!({"message": message}));
     let known = json!({"id": sent["task"]["id"]});
-    let before = call(&url, &caller, "GetTask", &known);
+    let before = call(&agent, &caller, "GetTask", &known);
     assert_eq!(before["status"]["state"], "TASK_STATE_COMPLETED", "{before:#}");
     assert!(before.to_string().contains("is 42"), "{before:#}");
     assert!(wires(&namespace).contains("/v1/messages"));
@@ -171,8 +132,8 @@ async fn state_at_an_http_service_outlives_the_pod_and_a_service_that_is_away_is
         .ok();
     assert_ne!(pod(&namespace), first);
     wait::for_condition(&agents, "demo", "Ready", "True", "", MINUTE).await;
-    assert_eq!(call(&url, &caller, "GetTask", &known), before);
-    assert!(ask(&url, &id, "What is 1 plus 1?", &caller).ok().contains("is 2"));
+    assert_eq!(call(&agent, &caller, "GetTask", &known), before);
+    assert!(ask(&agent, "What is 1 plus 1?", &caller).ok().contains("is 2"));
 
     // Without the service nothing can be kept, and no pod starts.
     drop(service);
@@ -190,7 +151,7 @@ async fn state_at_an_http_service_outlives_the_pod_and_a_service_that_is_away_is
     let service = Outside::keys(&file, TOKEN, &certificates);
     namespace.apply(&AGENT.replace("STORE", &service.url("/")));
     wait::for_condition(&agents, "demo", "Ready", "True", "", 2 * MINUTE).await;
-    assert_eq!(call(&url, &caller, "GetTask", &known), before);
+    assert_eq!(call(&agent, &caller, "GetTask", &known), before);
     let said = namespace
         .kubectl(&["get", "configmaps,agents.agentd.io,pods,events", "-o", "yaml"])
         .ok()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use agentd_base::clock::{Clock as _, SystemClock};
 use agentd_identity::authority::Authority;
 use agentd_identity::{SpiffeId, TrustDomain};
-use agentd_tests::caller::{ask, ask_with_sdk, curl, fetch_identity};
+use agentd_tests::caller::{Agent, ask, ask_with_sdk, curl, fetch_identity};
 use agentd_tests::cluster::cluster;
 use agentd_tests::namespace::Namespace;
 use agentd_tests::samples::{await_samples, reach_outside, ready_namespace, samples};
@@ -31,16 +31,13 @@ async fn an_agent_answers_a_message_with_what_a_tool_said() {
     let (namespace, _client) = ready_namespace("main").await;
     let caller =
         fetch_identity(namespace.name(), "caller").expect("a labelled ServiceAccount gets an identity");
-    let (url, id) = (
-        agent_status(&namespace, "url"),
-        agent_status(&namespace, "spiffeID"),
-    );
+    let agent = Agent::of(&namespace, "demo");
 
     // A client that we did not write, which checks our certificate by host name.
-    let answer = ask_with_sdk(&url, "What is 2 plus 40?", &caller).ok();
+    let answer = ask_with_sdk(&agent, "What is 2 plus 40?", &caller).ok();
     assert_eq!(answer.trim(), "The tool says: The sum of 2 and 40 is 42.");
     // Ours, which checks it by SPIFFE ID; and the second server, whose tools have a prefix.
-    let answer = ask(&url, &id, "Let remote echo this", &caller).ok();
+    let answer = ask(&agent, "Let remote echo this", &caller).ok();
     assert_eq!(answer.trim(), "The tool says: Echo: Let remote echo this");
 
     // Both calls are in the agent's log, and no log line is anything but JSON.
@@ -174,10 +171,8 @@ async fn callers_are_refused_without_a_certificate_with_a_foreign_one_and_withou
     );
     let caller = fetch_identity(namespace.name(), "caller").expect("an identity");
     let stranger = fetch_identity(namespace.name(), "stranger").expect("an identity, but no principal's");
-    let (url, id) = (
-        agent_status(&namespace, "url"),
-        agent_status(&namespace, "spiffeID"),
-    );
+    let agent = Agent::of(&namespace, "demo");
+    let url = agent.url();
     let path = |identity: &agentd_tests::caller::Identity, name: &str| {
         identity.folder().join(name).to_str().expect("UTF-8").to_owned()
     };
@@ -196,12 +191,12 @@ async fn callers_are_refused_without_a_certificate_with_a_foreign_one_and_withou
     let card = curl(&format!("{url}/.well-known/agent-card.json"), &["--cacert", &ca]).ok();
     assert!(card.ends_with("\n200"), "{card}");
     // Without a certificate.
-    let none = curl(&url, &[&post[..], &["--data", body, "--cacert", &ca]].concat()).ok();
+    let none = curl(url, &[&post[..], &["--data", body, "--cacert", &ca]].concat()).ok();
     assert!(none.ends_with("\n401"), "{none}");
     // With one that no principal matches.
     let (cert, key) = (path(&stranger, "svid.pem"), path(&stranger, "key.pem"));
     let unknown = curl(
-        &url,
+        url,
         &[
             &post[..],
             &["--data", body, "--cacert", &ca, "--cert", &cert, "--key", &key],
@@ -210,7 +205,7 @@ async fn callers_are_refused_without_a_certificate_with_a_foreign_one_and_withou
     )
     .ok();
     assert!(unknown.ends_with("\n403"), "{unknown}");
-    let said = ask(&url, &id, "What is 2 plus 40?", &stranger).failed();
+    let said = ask(&agent, "What is 2 plus 40?", &stranger).failed();
     assert!(
         said.contains("403") || said.to_lowercase().contains("principal"),
         "{said}"
@@ -219,7 +214,7 @@ async fn callers_are_refused_without_a_certificate_with_a_foreign_one_and_withou
     let foreign = foreign_identity();
     let (cert, key) = (foreign.path().join("svid.pem"), foreign.path().join("key.pem"));
     let refused = curl(
-        &url,
+        url,
         &[
             &post[..],
             &["--data", body, "--cacert", &ca, "--cert"],
@@ -235,7 +230,7 @@ async fn callers_are_refused_without_a_certificate_with_a_foreign_one_and_withou
     // The one that is meant gets through, with the same request.
     let (cert, key) = (path(&caller, "svid.pem"), path(&caller, "key.pem"));
     let allowed = curl(
-        &url,
+        url,
         &[
             &post[..],
             &["--data", body, "--cacert", &ca, "--cert", &cert, "--key", &key],
@@ -271,8 +266,9 @@ async fn what_the_issuer_signed_is_good_for_openssl_and_for_the_spiffe_package()
     let caller = fetch_identity(namespace.name(), "caller").expect("an identity");
     let file = |name: &str| caller.folder().join(name);
     // The caller's, and the one that the agent serves.
-    let url = agent_status(&namespace, "url");
-    let host = url
+    let agent = Agent::of(&namespace, "demo");
+    let host = agent
+        .url()
         .trim_start_matches("https://")
         .split(':')
         .next()

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agentd_tests::caller::{ask, fetch_identity};
+use agentd_tests::caller::{Agent, ask, fetch_identity};
 use agentd_tests::cluster::cluster;
 use agentd_tests::namespace::Namespace;
 use agentd_tests::outside::{Certificates, Outside};
@@ -248,10 +248,9 @@ async fn m36_servers_with_oauth2_are_used_and_heal_when_a_wrong_secret_is_correc
 
     // The server knows by the token who speaks: by the McpServer, and by the inline one.
     let caller = fetch_identity(namespace.name(), "caller").expect("an identity");
-    let agent = read(&namespace, "agents.agentd.io/demo")["status"].clone();
-    let text = |key: &str| agent[key].as_str().expect("a text").to_owned();
+    let agent = Agent::of(&namespace, "demo");
     for question in ["Please echo this", "Let remote echo this"] {
-        let answer = ask(&text("url"), &text("spiffeID"), question, &caller).ok();
+        let answer = ask(&agent, question, &caller).ok();
         let said = json!({"result": format!("svc says: {question}")});
         assert_eq!(answer.trim(), format!("The tool says: {said}"));
     }

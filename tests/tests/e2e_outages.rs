@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agentd_tests::caller::{Identity, ask, fetch_identity};
+use agentd_tests::caller::{Agent, Identity, ask, fetch_identity};
 use agentd_tests::cluster::cluster;
 use agentd_tests::namespace::Namespace;
 use agentd_tests::samples::{await_samples, reach_outside, ready_namespace, samples};
@@ -58,10 +58,10 @@ fn pod(namespace: &Namespace) -> (Value, Value) {
 }
 
 /// Asks again and again until told to stop: how many answers there were, or the first that was wrong.
-fn keep_asking(url: &str, id: &str, caller: &Identity, stop: &AtomicBool) -> Result<u32, String> {
+fn keep_asking(agent: &Agent, caller: &Identity, stop: &AtomicBool) -> Result<u32, String> {
     let mut answers = 0;
     while !stop.load(Ordering::Relaxed) {
-        let finished = ask(url, id, "What is 20 plus 3?", caller);
+        let finished = ask(agent, "What is 20 plus 3?", caller);
         if finished.code != 0 || finished.stdout.trim() != "The tool says: The sum of 20 and 3 is 23." {
             return Err(finished.to_string());
         }
@@ -79,12 +79,11 @@ async fn agents_work_and_status_holds_while_operator_and_issuer_are_killed() {
     let servers_before =
         ["everything", "remote"].map(|name| read(&namespace, &format!("mcpservers.agentd.io/{name}")));
     let pod_before = pod(&namespace);
-    let text = |key: &str| before["status"][key].as_str().expect("a text").to_owned();
-    let (url, id) = (text("url"), text("spiffeID"));
+    let agent = Agent::of(&namespace, "demo");
 
     let stop = AtomicBool::new(false);
     let asked = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| keep_asking(&url, &id, &caller, &stop));
+        let asking = scope.spawn(|| keep_asking(&agent, &caller, &stop));
         let label = format!("app.kubernetes.io/instance={}", install::release());
         install::kubectl(&["delete", "pods", "-l", &label, "--grace-period=0", "--force"]).ok();
         for component in ["controllers", "issuer"] {

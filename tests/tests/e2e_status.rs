@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agentd_tests::caller::{ask, fetch_identity};
+use agentd_tests::caller::{Agent, ask, fetch_identity};
 use agentd_tests::cluster::cluster;
 use agentd_tests::command::run;
 use agentd_tests::namespace::Namespace;
@@ -62,12 +62,8 @@ async fn a_missing_secret_is_named_and_used_as_soon_as_it_is_mounted() {
     ));
     wait::for_condition(&agents, "demo", "Ready", "True", "", MINUTE).await;
     let caller = fetch_identity(namespace.name(), "caller").expect("an identity");
-    let status = read(&namespace, "agents.agentd.io/demo")["status"].clone();
-    let (url, id) = (
-        status["url"].as_str().expect("a URL"),
-        status["spiffeID"].as_str().expect("an ID"),
-    );
-    assert!(ask(url, id, "What is 1 plus 1?", &caller).ok().contains("is 2"));
+    let agent = Agent::of(&namespace, "demo");
+    assert!(ask(&agent, "What is 1 plus 1?", &caller).ok().contains("is 2"));
 }
 
 #[tokio::test]
@@ -217,12 +213,8 @@ async fn s06_m05_a_server_that_does_not_speak_mcp_is_not_ready_and_its_tools_com
 async fn no_secret_and_no_key_is_in_a_configmap_a_log_a_status_or_an_event() {
     let (namespace, _client) = ready_namespace("canary").await;
     let caller = fetch_identity(namespace.name(), "caller").expect("an identity");
-    let status = read(&namespace, "agents.agentd.io/demo")["status"].clone();
-    let (url, id) = (
-        status["url"].as_str().expect("a URL"),
-        status["spiffeID"].as_str().expect("an ID"),
-    );
-    ask(url, id, "What is 2 plus 40?", &caller).ok();
+    let agent = Agent::of(&namespace, "demo");
+    ask(&agent, "What is 2 plus 40?", &caller).ok();
 
     let mut said = namespace
         .kubectl(&[
