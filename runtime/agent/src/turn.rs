@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::compaction::ContextLimits;
+use crate::end::End;
 use crate::keeping;
 use crate::rounds::Turn;
 use crate::router::ToolRunner;
@@ -106,7 +107,7 @@ pub async fn run(
         // It would be refused with every message that comes after it.
         turn.transcript.take_back(&asked);
     }
-    let (transcript, is_shorter) = keeping::within(turn.transcript, kept_bytes);
+    let (transcript, is_shorter) = keeping::within(std::mem::take(&mut turn.transcript), kept_bytes);
     let run_id = &turn.context.run_id;
     if is_shorter {
         tracing::warn!(
@@ -122,17 +123,7 @@ pub async fn run(
         text = content(&turn.text),
         reason = end.reason.as_deref().map(content),
     );
-    tracing::info!(
-        event = "turn.done",
-        run.id = run_id,
-        status = end.status.label(),
-        reason = end.loggable,
-        rounds = turn.rounds,
-        steps = turn.steps,
-        tool_calls = turn.tool_calls,
-        tokens = turn.usage.total(),
-        dur_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-    );
+    log_end(&turn, &end, began);
     TurnOutcome {
         status: end.status,
         text: turn.text,
@@ -143,5 +134,37 @@ pub async fn run(
         steps: turn.steps,
         tool_calls: turn.tool_calls,
         usage: turn.usage,
+    }
+}
+
+/// One that did not complete is a warning: whoever reads nothing else is told of it too.
+fn log_end(turn: &Turn, end: &End, began: Instant) {
+    let run_id = &turn.context.run_id;
+    let status = end.status.label();
+    let dur_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    if end.status == Status::Completed {
+        tracing::info!(
+            event = "turn.done",
+            run.id = run_id,
+            status,
+            reason = end.loggable,
+            rounds = turn.rounds,
+            steps = turn.steps,
+            tool_calls = turn.tool_calls,
+            tokens = turn.usage.total(),
+            dur_ms,
+        );
+    } else {
+        tracing::warn!(
+            event = "turn.done",
+            run.id = run_id,
+            status,
+            reason = end.loggable,
+            rounds = turn.rounds,
+            steps = turn.steps,
+            tool_calls = turn.tool_calls,
+            tokens = turn.usage.total(),
+            dur_ms,
+        );
     }
 }

@@ -181,3 +181,33 @@ async fn what_a_provider_repeats_of_a_prompt_is_logged_only_where_that_is_asked_
         }
     }
 }
+
+/// Whoever reads warnings alone is told of a turn that did not complete, whatever it ended with.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_did_not_complete_is_a_warning() {
+    let status = json!(["status", {}]);
+    let again = json!([status, status, status, status, status, status, status, status]);
+    let ending = |status: &str| format!(r#"calls [["finish", {{"status": "{status}"}}]]"#);
+    for (prompt, steps, code, told) in [
+        ("hello".to_owned(), 4, 0, Value::Null),
+        (ending("failed"), 4, 1, json!(["warn", "failed"])),
+        (ending("refused"), 4, 5, json!(["warn", "refused"])),
+        (format!("calls {again}"), 4, 7, json!(["warn", "exhausted_steps"])),
+        (format!("calls {again}"), 40, 3, json!(["warn", "loop_detected"])),
+    ] {
+        let (model, folder) = (Model::start().await, tempfile::tempdir().unwrap());
+        let document = json!({
+            "intelligence": { "endpoints": model.url(), "model": "scripted" },
+            "agent": { "instruction": "Be brief.", "prompt": prompt },
+            "limits": { "run": { "steps": steps } },
+            "observability": { "log_level": "warn" },
+        });
+        let file = folder.path().join("agentd.json");
+        std::fs::write(&file, document.to_string()).unwrap();
+        let agentd = Agentd::start(&["-c", file.to_str().unwrap()], &[], folder.path());
+        let (status, _, lines) = agentd.end().await;
+        let done = lines.iter().find(|line| line["event"] == "turn.done");
+        let done = done.map_or(Value::Null, |line| json!([line["level"], line["status"]]));
+        assert_eq!((status.code(), done), (Some(code), told), "{prompt}: {lines:#?}");
+    }
+}
