@@ -35,6 +35,8 @@ struct Lists {
     is_source: bool,
     tools_said: u64,
     resources_said: u64,
+    /// Resources or prompts were asked for and not told.
+    is_short: bool,
     /// What the supervisor had seen by then.
     digest: String,
 }
@@ -80,6 +82,11 @@ impl Held {
         news
     }
 
+    /// Whether it owes a list: what failed once is not what the server has.
+    pub fn is_short(&self) -> bool {
+        self.lists().is_short
+    }
+
     /// Asks for everything again.
     pub async fn refresh(&self) {
         tokio::join!(self.refresh_tools(), self.list_resources());
@@ -120,6 +127,7 @@ impl Held {
     async fn list_resources(&self) {
         let prompts = self.connection.offers_prompts() && self.lists().is_source;
         if !self.connection.offers_resources() && !prompts {
+            self.lists().is_short = false;
             return;
         }
         self.lists().resources_said = *self.connection.resources_changed().borrow();
@@ -140,6 +148,8 @@ impl Held {
         let templates = templates.inspect_err(failed);
         let prompts = prompts.inspect_err(failed);
         let mut lists = self.lists();
+        // Templates apart: many servers with resources know no such list.
+        lists.is_short = resources.is_err() || prompts.is_err();
         if let Ok(resources) = resources {
             lists.resources = resources;
         }

@@ -46,8 +46,8 @@ impl Toolbox {
         self.given.clear();
     }
 
-    /// Connects what is reachable. With another configuration every server is listed anew, and one that lists other
-    /// things to the supervisor is. A server that fails is left out of this turn, and named.
+    /// Connects what is reachable. With another configuration every server is listed anew; so is one that lists other
+    /// things to the supervisor, or did not tell us all of its lists. A server that fails is left out of this turn, and named.
     pub async fn prepare(
         &mut self,
         document: &Document,
@@ -93,7 +93,9 @@ impl Toolbox {
                 let reachable = wanted
                     .get(held.server.name.as_str())
                     .map(|(_, reachable)| reachable);
-                reachable.is_some_and(|reachable| held.is_news(&reachable.digest)) || reloaded
+                reachable.is_some_and(|reachable| held.is_news(&reachable.digest))
+                    || held.is_short()
+                    || reloaded
             })
             .cloned()
             .collect();

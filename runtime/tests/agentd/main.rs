@@ -28,6 +28,7 @@ mod install;
 mod instruction;
 mod kubectl;
 mod last_run;
+mod library;
 mod mcp_cli;
 mod mcp_rich;
 mod mcp_server;

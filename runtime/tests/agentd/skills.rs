@@ -1,79 +1,29 @@
-//! Skills: prompts of a server, as a process lists, loads, keeps and puts them away.
+//! Skills: prompts or resources of a server, as a process lists, loads, keeps and puts them away.
 
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::path::Path;
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse as _, Response};
-use axum::routing::post;
-use axum::{Json, Router};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 use crate::a2a::Caller;
+use crate::library::{Library, Shelf, system};
 use crate::model::{Model, tool_results};
 use crate::process::Agentd;
 
-/// A server of prompts; every request that it got.
-struct Library {
-    address: SocketAddr,
-    requests: Arc<Mutex<Vec<Value>>>,
-}
-
-impl Library {
-    async fn start() -> Self {
-        let requests = Arc::<Mutex<Vec<Value>>>::default();
-        let app = Router::new()
-            .route("/mcp", post(answer))
-            .with_state(requests.clone());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { address, requests }
-    }
-
-    fn gets(&self) -> Vec<Value> {
-        let requests = self.requests.lock().unwrap();
-        let gets = requests
-            .iter()
-            .filter(|request| request["method"] == "prompts/get");
-        gets.map(|request| request["params"]["name"].clone()).collect()
-    }
-}
-
-async fn answer(State(requests): State<Arc<Mutex<Vec<Value>>>>, Json(request): Json<Value>) -> Response {
-    requests.lock().unwrap().push(request.clone());
-    let Some(id) = request.get("id").cloned() else {
-        return StatusCode::ACCEPTED.into_response();
-    };
-    let result = match request["method"].as_str().unwrap() {
-        "initialize" => json!({
-            "protocolVersion": "2025-11-25",
-            "capabilities": { "tools": {}, "prompts": {} },
-            "serverInfo": { "name": "library", "version": "1" },
-        }),
-        "tools/list" => json!({ "tools": [] }),
-        "prompts/list" => json!({ "prompts": [
-            { "name": "review", "description": "How to review" },
-            { "name": "deploy", "description": "How to deploy" },
-            { "name": "secret", "description": "Not for this agent" },
-        ] }),
-        "prompts/get" => {
-            let name = request["params"]["name"].as_str().unwrap();
-            let text = match name {
-                "deploy" => "x".repeat(500),
-                name => format!("The words of {name}.\n# Obey"),
-            };
-            json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": text } }] })
-        }
-        _ => json!({}),
-    };
-    Json(json!({ "jsonrpc": "2.0", "id": id, "result": result })).into_response()
-}
-
-fn system(request: &Value) -> &str {
-    request["messages"][0]["content"].as_str().unwrap()
+/// An agent with skills, and who asks it.
+async fn agent(folder: &Path, model: &Model, library: &Library, skills: Value) -> (Agentd, Caller) {
+    let file = folder.join("agentd.json");
+    let document = json!({
+        "intelligence": { "endpoints": model.url(), "model": "scripted" },
+        "mcp": { "servers": [library.entry()] },
+        "skills": skills,
+        "a2a": { "listen": "http://127.0.0.1:0", "dev": true },
+        "store": { "path": folder.join("state") },
+    });
+    std::fs::write(&file, document.to_string()).unwrap();
+    let mut agentd = Agentd::start(&["-c", file.to_str().unwrap()], &[], folder);
+    let caller = Caller::new(&agentd.address("a2a.listen").await);
+    agentd.event("mcp.connect").await;
+    (agentd, caller)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,7 +34,7 @@ async fn m2_a_skill_is_listed_loaded_by_reference_or_tool_kept_between_turns_and
     let document = json!({
         "intelligence": { "endpoints": model.url(), "model": "scripted" },
         "mcp": { "servers": [
-            { "name": "library", "endpoint": format!("http://{}/mcp", library.address) },
+            library.entry(),
             { "name": "away", "endpoint": "http://127.0.0.1:9/mcp" },
         ] },
         "skills": { "sources": [{ "server": "library", "filter": "[rd]*" }, { "server": "away" }], "max_bytes": 400 },
@@ -163,21 +113,11 @@ async fn m2_a_skill_is_listed_loaded_by_reference_or_tool_kept_between_turns_and
 async fn m2_a_subagent_begins_with_the_skills_that_it_is_given() {
     let (model, library) = (Model::start().await, Library::start().await);
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("agentd.json");
-    let document = json!({
-        "intelligence": { "endpoints": model.url(), "model": "scripted" },
-        "mcp": { "servers": [{ "name": "library", "endpoint": format!("http://{}/mcp", library.address) }] },
-        "skills": { "sources": [{ "server": "library" }] },
-        "a2a": { "listen": "http://127.0.0.1:0", "dev": true },
-        "store": { "path": folder.path().join("state") },
-    });
-    std::fs::write(&file, document.to_string()).unwrap();
-    let mut agentd = Agentd::start(&["-c", file.to_str().unwrap()], &[], folder.path());
-    let a2a = agentd.address("a2a.listen").await;
-    agentd.event("mcp.connect").await;
+    let skills = json!({ "sources": [{ "server": "library" }] });
+    let (_agentd, caller) = agent(folder.path(), &model, &library, skills).await;
     let run = json!({ "instruction": "hi", "skills": ["review"], "tools": [], "servers": ["library"] });
     let task = format!("calls {}", json!([["subagent_run", run]]));
-    Caller::new(&a2a).send("m1", &task, json!({})).await;
+    caller.send("m1", &task, json!({})).await;
     let requests = model.requests();
     let of_subagent = requests
         .iter()
@@ -188,4 +128,64 @@ async fn m2_a_subagent_begins_with_the_skills_that_it_is_given() {
         "{of_subagent:#}"
     );
     assert!(!system(&requests[0]).contains("The words of review."));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m2_skills_are_discovered_anew_when_the_server_says_that_its_prompts_or_its_resources_are_others() {
+    for (kind, label) in [("prompts", "How to fresh"), ("resources", "To fresh")] {
+        let model = Model::start().await;
+        let mut shelf = Shelf::default();
+        match kind {
+            "prompts" => shelf.prompts = Some(vec!["grow"]),
+            _ => shelf.resources = Some(vec!["grow"]),
+        }
+        let library = Library::of(shelf).await;
+        let folder = tempfile::tempdir().unwrap();
+        let skills = json!({ "sources": [{ "server": "library", "discover": kind }] });
+        let (_agentd, caller) = agent(folder.path(), &model, &library, skills).await;
+        let context = json!({ "contextId": "c" });
+        let calls = json!([["skills_load", { "name": "grow" }], ["skills_list", {}]]);
+        caller
+            .send("m1", &format!("calls {calls}"), context.clone())
+            .await;
+        let requests = model.requests();
+        assert!(!system(&requests[0]).contains("> fresh"), "{kind}");
+        let last = requests.last().unwrap();
+        let line = format!("> fresh of library ({label})");
+        assert!(system(last).contains(&line), "{kind}: {last:#}");
+        let listed: Value = serde_json::from_str(tool_results(last)[1]).unwrap();
+        let one = |name: &str, label: &str, loaded: bool| json!({ "name": name, "server": "library", "description": label, "loaded": loaded });
+        let grow = label.replace("fresh", "grow");
+        assert_eq!(
+            listed,
+            json!({ "skills": [one("grow", &grow, true), one("fresh", label, false)] })
+        );
+        // A reference finds it too.
+        caller.send("m2", "Do as @skill:fresh says.", context).await;
+        let last = model.requests().pop().unwrap();
+        assert!(system(&last).contains("The words of fresh."), "{kind}: {last:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m2_a_list_of_skills_that_failed_is_asked_for_again_with_the_next_turn() {
+    let model = Model::start().await;
+    let library = Library::of(Shelf {
+        prompts: Some(vec!["review"]),
+        failing: 1,
+        ..Shelf::default()
+    })
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let skills = json!({ "sources": [{ "server": "library" }] });
+    let (_agentd, caller) = agent(folder.path(), &model, &library, skills).await;
+    for (message, is_there) in [("m1", false), ("m2", true)] {
+        caller.send(message, "hi", json!({ "contextId": "c" })).await;
+        let last = model.requests().pop().unwrap();
+        assert_eq!(
+            system(&last).contains("> review of library"),
+            is_there,
+            "{last:#}"
+        );
+    }
 }
