@@ -7,6 +7,7 @@ pub mod caller;
 pub mod cluster;
 pub mod command;
 pub mod install;
+pub mod model;
 pub mod namespace;
 pub mod outside;
 pub mod samples;

@@ -101,6 +101,17 @@ impl Outside {
         Self::start(command, certificates)
     }
 
+    /// fastmcp with the tools of a store, which writes all it holds into `file`.
+    #[must_use]
+    pub fn state(file: &Path, certificates: &Certificates) -> Self {
+        let mut command = cluster().in_control_plane(peers("mcp-python").join("bin/python"));
+        command
+            .arg(repository().join("tests/peers/mcp-python/state.py"))
+            .arg("0")
+            .arg(file);
+        Self::start(command, certificates)
+    }
+
     /// Its URL with this path.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
@@ -133,7 +144,11 @@ impl Outside {
 }
 
 /// The folder of a kind of `peers.sh`.
-fn peers(kind: &str) -> PathBuf {
+///
+/// # Panics
+/// When it can't be installed.
+#[must_use]
+pub fn peers(kind: &str) -> PathBuf {
     run(Command::new(repository().join("tests/scripts/peers.sh")).arg(kind))
         .ok()
         .trim()

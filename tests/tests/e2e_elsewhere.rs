@@ -1,13 +1,12 @@
-//! An agent on a real node that speaks Anthropic's wire and keeps its state at an HTTP service: a new pod finds it there.
+//! Agents on a real node whose state is kept elsewhere, by an HTTP service and by an MCP server: a new pod finds it there.
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
-use agentd_tests::caller::{Agent, ask, call, curl, fetch_identity};
+use agentd_tests::caller::{Agent, ask, call, fetch_identity};
 use agentd_tests::cluster::cluster;
-use agentd_tests::command::run_with;
+use agentd_tests::model::{Request, asked};
 use agentd_tests::namespace::Namespace;
 use agentd_tests::outside::{Certificates, Outside};
 use agentd_tests::samples::{reach_outside, sample};
@@ -30,47 +29,38 @@ spec:
         url: https://model.agentd-demo-outside.svc:8443/v1
         auth: {static: {bearer: {valueFrom: {secretKeyRef: {name: model-token, key: token}}}}}
         tls: {caBundle: {configMapKeyRef: {name: demo-ca, key: ca.crt}}}
-    model: demo-model
-    dialect: anthropic
+    model: elsewhere.NAMESPACE
   mcpServers:
     - name: everything
       ref: {name: everything}
-  store:
-    http:
-      url: STORE
-      timeout: 5s
-      auth: {static: {bearer: {valueFrom: {secretKeyRef: {name: store, key: token}}}}}
-      tls: {caBundle: {configMapKeyRef: {name: store-ca, key: ca.crt}}}
   a2a:
     principals:
       - {name: caller, serviceAccountRef: {name: caller}, role: user}
 "#;
 
-fn read(namespace: &Namespace, object: &str) -> Value {
-    serde_json::from_str(&namespace.kubectl(&["get", object, "-o", "json"]).ok()).expect("JSON")
+/// Where an agent keeps its state.
+struct Elsewhere {
+    /// More of `mcpServers`, and the whole of `store`; STORE is the service's URL.
+    server: &'static str,
+    store: &'static str,
+    path: &'static str,
+    start: fn(&Path, &Certificates) -> Outside,
+}
+
+impl Elsewhere {
+    fn agent(&self, service: &Outside) -> String {
+        AGENT
+            .replace(
+                "  a2a:\n",
+                &format!("{}  store:{}\n  a2a:\n", self.server, self.store),
+            )
+            .replace("STORE", &service.url(self.path))
+    }
 }
 
 /// What the service holds, by key.
 fn held(file: &Path) -> BTreeMap<String, Value> {
     serde_json::from_str(&std::fs::read_to_string(file).expect("something was kept")).expect("JSON")
-}
-
-/// What the scripted model server was asked, by its own journal.
-fn wires(namespace: &Namespace) -> String {
-    let secret = read(namespace, "secret/model-token");
-    let folder = tempfile::tempdir().expect("a folder");
-    let header = folder.path().join("header");
-    let token = run_with(
-        Command::new("base64").arg("-d"),
-        secret["data"]["token"].as_str().expect("a token").as_bytes(),
-    );
-    std::fs::write(&header, format!("authorization: Bearer {}", token.ok())).expect("written");
-    let header = format!("@{}", header.display());
-    curl(
-        "https://model.agentd-demo-outside.svc:8443/v1/_requests",
-        &["--insecure", "--header", &header],
-    )
-    .ok()
 }
 
 fn pod(namespace: &Namespace) -> String {
@@ -80,10 +70,39 @@ fn pod(namespace: &Namespace) -> String {
 
 #[tokio::test]
 async fn state_at_an_http_service_outlives_the_pod_and_a_service_that_is_away_is_the_cause() {
+    outlives_the_pod(&Elsewhere {
+        server: "",
+        store: "
+    http:
+      url: STORE
+      timeout: 5s
+      auth: {static: {bearer: {valueFrom: {secretKeyRef: {name: store, key: token}}}}}
+      tls: {caBundle: {configMapKeyRef: {name: store-ca, key: ca.crt}}}",
+        path: "/",
+        start: |file, certificates| Outside::keys(file, TOKEN, certificates),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn m18_state_at_an_mcp_server_outlives_the_pod_and_a_server_that_is_away_is_the_cause() {
+    outlives_the_pod(&Elsewhere {
+        server: "    - name: state
+      url: STORE
+      tls: {caBundle: {configMapKeyRef: {name: store-ca, key: ca.crt}}}
+",
+        store: " {mcp: {server: state}}",
+        path: "/mcp",
+        start: Outside::state,
+    })
+    .await;
+}
+
+async fn outlives_the_pod(elsewhere: &Elsewhere) {
     let certificates = Certificates::new();
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("keys.json");
-    let service = Outside::keys(&file, TOKEN, &certificates);
+    let service = (elsewhere.start)(&file, &certificates);
 
     let namespace = Namespace::new("elsewhere");
     reach_outside(namespace.name());
@@ -97,7 +116,7 @@ async fn state_at_an_http_service_outlives_the_pod_and_a_service_that_is_away_is
     for file in ["caller.yaml", "mcpserver-everything.yaml"] {
         namespace.apply(&sample(namespace.name(), file));
     }
-    namespace.apply(&AGENT.replace("STORE", &service.url("/")));
+    namespace.apply(&elsewhere.agent(&service));
     let client = cluster().client().await;
     let agents = wait::resources(&client, namespace.name(), "Agent");
     wait::for_condition(&agents, "demo", "Ready", "True", "", 2 * MINUTE).await;
@@ -116,7 +135,13 @@ async fn state_at_an_http_service_outlives_the_pod_and_a_service_that_is_away_is
     let before = call(&agent, &caller, "GetTask", &known);
     assert_eq!(before["status"]["state"], "TASK_STATE_COMPLETED", "{before:#}");
     assert!(before.to_string().contains("is 42"), "{before:#}");
-    assert!(wires(&namespace).contains("/v1/messages"));
+    // By what keeps the state the model could write its own history.
+    let requests = asked(&namespace, &format!("elsewhere.{}", namespace.name()));
+    assert!(!requests.is_empty());
+    for Request { tools, .. } in requests {
+        assert!(tools.iter().any(|tool| tool == "get-sum"), "{tools:?}");
+        assert!(!tools.iter().any(|tool| tool.starts_with("state")), "{tools:?}");
+    }
     let own = format!("agentd.{}/demo/", namespace.name());
     let keys = held(&file);
     assert!(
@@ -148,8 +173,8 @@ async fn state_at_an_http_service_outlives_the_pod_and_a_service_that_is_away_is
     wait::until(&agents, "demo", "exit code 6", MINUTE, named).await;
 
     // It comes back at another port; what it held is there.
-    let service = Outside::keys(&file, TOKEN, &certificates);
-    namespace.apply(&AGENT.replace("STORE", &service.url("/")));
+    let service = (elsewhere.start)(&file, &certificates);
+    namespace.apply(&elsewhere.agent(&service));
     wait::for_condition(&agents, "demo", "Ready", "True", "", 2 * MINUTE).await;
     assert_eq!(call(&agent, &caller, "GetTask", &known), before);
     let said = namespace
