@@ -1,6 +1,6 @@
 // stand-in.mjs: the scripted model server aimock in place of a language model. It knows nothing: asked about two
-// numbers it calls the first tool that adds, asked to echo it calls the first tool that echoes, and what it answers is
-// what the tool said. A question it has no script for gets an answer that says so.
+// numbers it calls the first tool that adds, asked to echo it calls the first tool that echoes, told to hold it sleeps a
+// minute, and what it answers is what the tool said. A question it has no script for gets an answer that says so.
 //
 //   PORT         127.0.0.1:PORT
 import { LLMock } from '@copilotkit/aimock';
@@ -30,10 +30,15 @@ const scripts = [
     answer: (request) => call(tool(request, /echo$/), { message: question(request) }),
   },
   {
-    when: (request) => numbers(request).length >= 2 && tool(request, /get-sum$/),
+    when: (request) => /\bhold\b/i.test(question(request)) && tool(request, /^sleep$/),
+    answer: (request) => call(tool(request, /^sleep$/), { duration: '60s' }),
+  },
+  {
+    // One wire has no - in the name of a tool.
+    when: (request) => numbers(request).length >= 2 && tool(request, /get[-_]sum$/),
     answer: (request) => {
       const [a, b] = numbers(request);
-      return call(tool(request, /get-sum$/), { a, b });
+      return call(tool(request, /get[-_]sum$/), { a, b });
     },
   },
   {
