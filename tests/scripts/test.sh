@@ -78,7 +78,7 @@ e2e_suite() {
   export TEST_RELEASE=plum TEST_NAMESPACE=agents-infra
   "$SCRIPTS/load-images.sh" product peers && "$SCRIPTS/install.sh" "$TEST_RELEASE" "$TEST_NAMESPACE" || return 1
   local code=0
-  fetched npm oauth mcp-python || return 1
+  fetched npm oauth mcp-python a2a-npm || return 1
   PYTHON=$("$SCRIPTS/peers.sh" python)/bin/python
   AGENTD_BIN=$("$SCRIPTS/build-static.sh")/agentd
   export TEST_PYTHON=$PYTHON TEST_AGENTD=$AGENTD_BIN
