@@ -111,6 +111,11 @@ impl Agentd {
 
     /// The next line with this event after the one that was waited for before.
     pub async fn event(&mut self, event: &str) -> Value {
+        self.next(event).await.expect("the program has ended")
+    }
+
+    /// As [`Self::event`]; none when the program has ended before.
+    pub async fn next(&mut self, event: &str) -> Option<Value> {
         let wait = async {
             loop {
                 let seen = self.seen.entry(event.to_owned()).or_default();
@@ -122,10 +127,10 @@ impl Agentd {
                         lines[*seen - 1].clone()
                     })
                 };
-                match found {
-                    Some(line) => return line,
-                    None => self.count.changed().await.expect("the program has ended"),
+                if found.is_some() {
+                    return found;
                 }
+                self.count.changed().await.ok()?;
             }
         };
         match tokio::time::timeout(PATIENCE, wait).await {

@@ -5,6 +5,7 @@
 
 mod gate;
 mod kept;
+mod restarted;
 mod supervisor;
 mod worker;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use self::gate::Gate;
+use self::gate::{Gate, Moment, Point};
 use self::kept::{Kept, Stored};
 use crate::a2a::Caller;
 use crate::mcp_server::McpServer;
@@ -37,6 +38,32 @@ enum Place {
     Server,
     /// In a folder, in which nobody sees what is written: a point is a request to the model or a call of a tool.
     Folder,
+}
+
+impl Place {
+    /// At which side of an event most is at stake.
+    fn chosen(self, event: &str) -> Moment {
+        let is_done = match self {
+            // An intent is the commit: it is there, and nobody heard of it. Of the records that follow, some are not.
+            Self::Server => event.ends_with("manifest"),
+            // What a tool did is done, and nobody heard of it.
+            Self::Folder => event == "tool",
+        };
+        if is_done { Moment::After } else { Moment::Before }
+    }
+
+    /// Every event at its chosen side; when there is time, at both.
+    fn points(self, events: &[String]) -> Vec<Point> {
+        let both = [Moment::Before, Moment::After];
+        let all = events.iter().enumerate().flat_map(|(number, event)| {
+            let chosen = self.chosen(event);
+            let moments = both
+                .into_iter()
+                .filter(move |moment| is_soak() || *moment == chosen);
+            moments.map(move |moment| (number, moment))
+        });
+        all.collect()
+    }
 }
 
 /// An agent and its peers, of which some are behind a gate.
@@ -112,11 +139,23 @@ impl World {
     }
 
     async fn start(&self) -> (Agentd, Caller) {
-        let mut agentd = Agentd::start(&["run", "-c", &self.document()], &[], self.folder.path());
-        let a2a = agentd.address("a2a.listen").await;
-        agentd.event("mcp.connect").await;
-        agentd.event("proc.ready").await;
-        (agentd, Caller::new(&a2a))
+        let agentd = Agentd::start(&["run", "-c", &self.document()], &[], self.folder.path());
+        let ready = Self::ready(agentd).await;
+        ready.unwrap_or_else(|agentd| panic!("it ended: {:#?}", agentd.lines.lock().unwrap()))
+    }
+
+    /// Waits until it is; gives it back when it ended before.
+    async fn ready(mut agentd: Agentd) -> Result<(Agentd, Caller), Agentd> {
+        let mut address = None;
+        for event in ["a2a.listen", "mcp.connect", "proc.ready"] {
+            match agentd.next(event).await {
+                None => return Err(agentd),
+                Some(line) => {
+                    address = address.or_else(|| line["address"].as_str().map(str::to_owned));
+                }
+            }
+        }
+        Ok((agentd, Caller::new(&address.unwrap())))
     }
 
     /// `agentd store check`: every record can be read, and what it counts is there.
@@ -203,12 +242,15 @@ impl World {
 }
 
 impl Said {
-    /// The task; `None` when the agent is gone.
+    /// The task; `None` when the agent is gone, or about to go.
     async fn say(&self, caller: &Caller, more: Value) -> Option<Value> {
         let mut more = more;
         more["contextId"] = json!(self.context);
         let answer = caller.try_send(&self.id, &self.text, more).await.ok()?;
-        assert!(answer.get("error").is_none(), "{answer:#}");
+        if let Some(error) = answer.get("error") {
+            assert!(error.to_string().contains("AGENT_STOPPING"), "{error:#}");
+            return None;
+        }
         Some(answer["result"]["task"].clone())
     }
 }
@@ -228,10 +270,13 @@ fn script(tag: &str) -> Vec<Said> {
             "m1",
             "c",
             json!([
-                echo("a1"),
-                set("own"),
+                // Together, in one round.
+                ["echo", { "text": format!("{tag}-a1") }, "and"],
+                ["memory_set", { "key": format!("{tag}-own"), "value": 1 }, "and"],
+                echo("a3"),
                 ["artifact_create", { "name": format!("{tag}-note"), "content": "hello" }],
                 ["plan_create", { "goal": "tea", "items": ["boil", "pour"] }],
+                ["plan_update", { "item": 1, "status": "done" }],
                 ["subagent_run", { "instruction": below, "tools": ["echo", "memory.set"] }],
                 echo("m1"),
             ]),
@@ -251,8 +296,11 @@ fn script(tag: &str) -> Vec<Said> {
             "m3",
             "d",
             json!([
+                // While the turn sleeps, and waits in two ways, the subagent is at work.
+                ["sleep", { "duration": "50ms" }, "and"],
                 ["subagent_run", { "instruction": format!("echo {tag}-d1"), "mode": "async", "tools": ["echo"] }],
-                ["await", { "on": ["$handle"], "timeout": "5m" }],
+                ["await", { "on": ["$handle"], "timeout": "5m" }, "and"],
+                ["await", { "condition": ENDED, "timeout": "5m" }],
                 ["message_send", { "to": "new", "text": format!("echo {tag}-d2"), "wait": true }],
                 echo("m3"),
             ]),
@@ -260,8 +308,11 @@ fn script(tag: &str) -> Vec<Said> {
     ]
 }
 
+/// No subagent is at work.
+const ENDED: &str = "subagents.all(h, subagents[h].status != \"running\")";
+
 /// What the tool is asked in the course of the whole conversation, once each.
-const CALLS: [&str; 9] = ["a1", "a2", "b1", "d1", "d2", "m1", "m2", "m3", "m4"];
+const CALLS: [&str; 10] = ["a1", "a2", "a3", "b1", "d1", "d2", "m1", "m2", "m3", "m4"];
 
 /// Whether a task was answered as it is to be: its last call is what it says.
 fn assert_answered(task: &Stored) {
