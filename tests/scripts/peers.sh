@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # peers.sh KIND: installs programs that we did not write, at the versions pinned in tests/peers, and prints the folder.
 #   npm, mcp-npm, a2a-npm, oauth, conformance  the one that holds node_modules
-#   python, mcp-python, tools          a Python environment
+#   python, mcp-python, models, tools  a Python environment
 #   mcp-old                            a Python environment, and in it a folder for each release of releases.txt
 set -euo pipefail
 # shellcheck source=lib.sh
@@ -59,7 +59,7 @@ mcp-old)
     touch "$folder/done"
   fi
   ;;
-python | mcp-python | tools)
+python | mcp-python | models | tools)
   requirements=$ROOT/tests/peers/$kind/requirements.txt
   folder=$CACHE/peers/$kind-$(content_key "tests/peers/$kind/requirements.txt")
   if ! ready "$folder"; then
@@ -67,6 +67,6 @@ python | mcp-python | tools)
     touch "$folder/done"
   fi
   ;;
-*) die "usage: peers.sh npm|mcp-npm|a2a-npm|oauth|conformance|python|mcp-python|mcp-old|tools" ;;
+*) die "usage: peers.sh npm|mcp-npm|a2a-npm|oauth|conformance|python|mcp-python|mcp-old|models|tools" ;;
 esac
 echo "$folder"

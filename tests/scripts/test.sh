@@ -62,7 +62,7 @@ unit() {
   return "$code"
 }
 interop() {
-  fetched npm mcp-npm oauth mcp-python mcp-old || return 1
+  fetched npm mcp-npm oauth mcp-python mcp-old models || return 1
   cargo test --locked -p agentd-interop --no-fail-fast
 }
 api_suite() {

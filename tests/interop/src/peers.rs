@@ -1,9 +1,10 @@
-//! MCP servers that we did not write, on loopback, each a process of its own. `tests/scripts/peers.sh` installs them once
-//! per machine; a process ends with the test that started it, even when that is killed, since its standard input ends.
+//! MCP servers that we did not write, on loopback, each a process of its own. `tests/scripts/peers.sh`
+//! installs them once per machine; a process ends with the test that started it, even when that is killed, since its
+//! standard input ends. And the SDKs of model providers, which judge a corpus.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
@@ -143,6 +144,24 @@ impl Peer {
     #[must_use]
     pub fn server(&self) -> McpServer {
         super::server(self.port)
+    }
+}
+
+/// What the SDKs of model providers say of a corpus of `runtime/llm/tests/corpus`'s form: `Err` with their faults, a line
+/// each; `Ok` with how much was judged.
+///
+/// # Errors
+/// As said.
+pub fn judged(corpus: &Path) -> Result<String, String> {
+    let output = Command::new(installed("models").join("bin/python"))
+        .arg(format!("{TESTS}/peers/models/judge.py"))
+        .arg(corpus)
+        .output()
+        .expect("python runs");
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    match output.status.success() {
+        true => Ok(said),
+        false => Err(format!("{said}\n{}", String::from_utf8_lossy(&output.stderr))),
     }
 }
 
