@@ -273,7 +273,7 @@ impl Turn {
     ) -> Result<Result<ModelReply, ModelError>, End> {
         self.steps += 1;
         let asked = self.chars();
-        self.request.messages = self.transcript.messages();
+        self.transcript.tell(&mut self.request.messages);
         self.voice.next_round();
         let outcome = tokio::select! {
             biased;

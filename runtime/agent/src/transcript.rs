@@ -2,9 +2,11 @@
 //! other; what is loaded is repaired first. Whatever happened to it, [`Transcript::messages`] is what providers take:
 //! it begins with the caller, every call is answered at once, ids are unique, names are provider-safe.
 
+mod told;
+
 use std::collections::BTreeSet;
 
-use agentd_llm::{Arguments, Block, Message, Opaque, ToolCall, ToolResult};
+use agentd_llm::{Arguments, Block, Opaque, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -209,31 +211,6 @@ impl Transcript {
         })
     }
 
-    /// As a model is told.
-    pub fn messages(&self) -> Vec<Message> {
-        let mut messages = Vec::new();
-        for item in &self.items {
-            match item {
-                Item::User(text) | Item::Summary(text) => match messages.last_mut() {
-                    // A summary and what the caller said after it.
-                    Some(Message::User(before)) => {
-                        before.push_str("\n\n");
-                        before.push_str(text);
-                    }
-                    _ => messages.push(Message::User(text.clone())),
-                },
-                Item::Round(pieces) => {
-                    messages.push(Message::Assistant(pieces.iter().map(Piece::block).collect()));
-                    let results: Vec<_> = pieces.iter().filter_map(Piece::result).collect();
-                    if !results.is_empty() {
-                        messages.push(Message::Results(results));
-                    }
-                }
-            }
-        }
-        messages
-    }
-
     pub(crate) fn items(&self) -> &[Item] {
         &self.items
     }
@@ -336,29 +313,6 @@ impl Piece {
                     + tokens::text(&call.result.text)
             }
             Self::Opaque(opaque) => tokens::json(&opaque.value),
-        }
-    }
-
-    fn block(&self) -> Block {
-        match self {
-            Self::Text(text) => Block::Text(text.clone()),
-            Self::Opaque(opaque) => Block::Opaque(opaque.clone()),
-            Self::Call(call) => Block::ToolCall(ToolCall {
-                id: call.id.clone(),
-                name: call.name.clone(),
-                arguments: call.arguments.clone(),
-            }),
-        }
-    }
-
-    fn result(&self) -> Option<ToolResult> {
-        match self {
-            Self::Text(_) | Self::Opaque(_) => None,
-            Self::Call(call) => Some(ToolResult {
-                call_id: call.id.clone(),
-                content: call.result.text.clone(),
-                is_error: call.result.is_error,
-            }),
         }
     }
 }

@@ -101,6 +101,7 @@ fn piece() -> impl Strategy<Value = Value> {
 fn item() -> impl Strategy<Value = Value> {
     prop_oneof![
         text().prop_map(|text| json!({"user": text})),
+        text().prop_map(|text| json!({"summary": text})),
         vec(piece(), 0..4).prop_map(|pieces| json!({"round": pieces})),
         Just(json!({"system": "x"})),
         Just(Value::Null),
@@ -118,6 +119,18 @@ proptest! {
         prop_assert_eq!(again.repairs, Vec::<String>::new());
         transcript.push_user(more);
         check(&transcript);
+    }
+
+    #[test]
+    fn what_was_told_before_changes_nothing(items in vec(item(), 0..12), others in vec(item(), 0..12), more in 0..12_usize) {
+        let loaded = |items: &[Value]| Transcript::load(json!({"version": 1, "items": items})).transcript;
+        let before = items.get(..more.min(items.len())).unwrap();
+        for before in [loaded(before), loaded(&others)] {
+            let mut told = before.messages();
+            let transcript = loaded(&items);
+            transcript.tell(&mut told);
+            prop_assert_eq!(told, transcript.messages());
+        }
     }
 
     #[test]

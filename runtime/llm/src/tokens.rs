@@ -40,14 +40,21 @@ impl Calibration {
     }
 }
 
-/// The characters of a text in UTF-8: every byte but a continuation begins one.
+/// The characters of a text in UTF-8. The standard library counts them many bytes at a time, and a request is long.
 pub(crate) fn characters(text: &[u8]) -> usize {
-    text.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
+    std::str::from_utf8(text).map_or(text.len(), |text| text.chars().count())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_character_may_be_many_bytes() {
+        let counted = ["", "plain", "ä語🦀"].map(|text| characters(text.as_bytes()));
+        assert_eq!(counted, [0, 5, 3]);
+        assert_eq!(characters(b"\xff\xfe"), 2);
+    }
 
     #[test]
     fn counts_set_the_ratio_within_reason() {

@@ -161,22 +161,24 @@ impl Held {
         }
     }
 
-    /// Asks again for what the server says has changed: whether there are other tools, and other resources perhaps. Tools
-    /// only where `live`.
+    /// What the server says has changed since it was asked last: its tools, where they are followed (`live`), and its
+    /// resources.
+    fn said(&self, live: bool) -> (bool, bool) {
+        let lists = self.lists();
+        let tools = live && *self.connection.tools_changed().borrow() != lists.tools_said;
+        let resources = *self.connection.resources_changed().borrow() != lists.resources_said;
+        (tools, resources)
+    }
+
+    /// Asks again for what the server says has changed: whether there are other tools, and other resources perhaps.
     async fn follow(&self, live: bool) -> (bool, bool) {
-        let (tools_said, resources_said) = {
-            let lists = self.lists();
-            (lists.tools_said, lists.resources_said)
-        };
-        let tools = async {
-            live && *self.connection.tools_changed().borrow() != tools_said && self.refresh_tools().await
-        };
+        let (tools, resources) = self.said(live);
+        let tools = async { tools && self.refresh_tools().await };
         let resources = async {
-            let changed = *self.connection.resources_changed().borrow() != resources_said;
-            if changed {
+            if resources {
                 self.list_resources().await;
             }
-            changed
+            resources
         };
         tokio::join!(tools, resources)
     }
@@ -229,16 +231,28 @@ impl Listing {
     /// What they offer now, the same `Arc` while nothing has changed; and the servers that have other tools since they
     /// were asked last.
     pub async fn offer(&self) -> (Arc<Offer>, Vec<String>) {
+        // Nearly every round: nothing is made ready for questions that nobody has.
+        let is_quiet = self
+            .held
+            .iter()
+            .all(|held| held.said(self.live) == (false, false));
+        if is_quiet && let Some(offer) = &*self.last() {
+            return (offer.clone(), Vec::new());
+        }
         let changes = join_all(self.held.iter().map(|held| held.follow(self.live))).await;
         let is_same = changes.iter().all(|(tools, resources)| !tools && !resources);
         let changed = self.held.iter().zip(changes).filter(|(_, (tools, _))| *tools);
         let changed = changed.map(|(held, _)| held.server.name.clone()).collect();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last();
         let offer = match &*last {
             Some(offer) if is_same => offer.clone(),
             _ => last.insert(Arc::new(self.collect())).clone(),
         };
         (offer, changed)
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Arc<Offer>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn collect(&self) -> Offer {
