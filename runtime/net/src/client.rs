@@ -229,7 +229,8 @@ impl HttpClient {
         }
     }
 
-    /// One request and, where that is safe, another try of it ([`again`]); with the headers that it had in the end.
+    /// One request and, where that is safe, another try of it ([`again`]); with the headers that it had in the end, where
+    /// somebody signs them.
     async fn exchange(
         &self,
         url: &Url,
@@ -286,7 +287,11 @@ impl HttpClient {
         if let Some(signer) = &self.0.options.signer {
             signer.sign(&mut parts, body).await?;
         }
-        let sent = parts.headers.clone();
+        // Whoever signs is told of them when the request is refused; nobody else asks.
+        let sent = match &self.0.options.signer {
+            Some(_) => parts.headers.clone(),
+            None => HeaderMap::new(),
+        };
         let body = reqwest::Body::from(body.clone());
         Ok((self.dispatch(url, parts, body, started).await?, sent))
     }
@@ -338,14 +343,14 @@ impl HttpClient {
 
     fn take(
         &self,
-        response: reqwest::Response,
+        mut response: reqwest::Response,
         started: Instant,
         coding: impl FnOnce(&mut HeaderMap) -> Result<Coding, String>,
     ) -> Result<Response, NetError> {
         let Inner { options, .. } = &*self.0;
         let host = self.authority();
         let status = response.status();
-        let mut headers = response.headers().clone();
+        let mut headers = std::mem::take(response.headers_mut());
         let size: usize = headers
             .iter()
             .map(|(name, value)| name.as_str().len() + value.len())
