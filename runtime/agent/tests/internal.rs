@@ -8,33 +8,15 @@
 
 mod desk;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use agentd_agent::request::{Key, MemorySet, Request};
-use agentd_agent::{
-    Choice, Effect, Held, Holder, Observation, Reply, RunContext, Shown, Status, ToolRunner as _,
-};
+use agentd_agent::{Choice, Effect, Holder, Observation, Reply, RunContext, Shown, Status, ToolRunner as _};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
+use desk::held::minted;
 use desk::{Desk, call, context, reader, server};
-
-fn minted(servers: &[(&str, &[&str])], internal: &[&str]) -> RunContext {
-    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let servers: BTreeMap<_, _> = servers
-        .iter()
-        .map(|(server, tools)| ((*server).to_owned(), names(tools)))
-        .collect();
-    RunContext {
-        holder: Holder::Subagent,
-        held: Held::Minted {
-            servers,
-            internal: names(internal),
-        },
-        ..context()
-    }
-}
 
 #[tokio::test]
 async fn m2_the_supervisor_is_asked_what_the_model_asks_and_the_model_told_what_it_says() {
@@ -323,65 +305,4 @@ async fn m4_a_subagents_completion_is_read_from_the_supervisor() {
     assert!(desk.names().await.contains(&"resource_read".to_owned()));
     let seen = desk.call("resource_read", json!({"uri": uri})).await;
     assert_eq!(seen, Observation::result("all is done"));
-}
-
-fn library(
-    prompts: &[&str],
-) -> (
-    agentd_config::document::McpServer,
-    Vec<agentd_mcp::Tool>,
-    agentd_agent::ServerOffer,
-) {
-    let (entry, tools, mut offer) = server("sk", None, &[]);
-    offer.prompts = prompts
-        .iter()
-        .map(|name| agentd_mcp::Prompt {
-            name: (*name).to_owned(),
-            description: Some("What it is for".into()),
-        })
-        .collect();
-    (entry, tools, offer)
-}
-
-#[tokio::test]
-async fn m2_skills_are_those_of_servers_that_the_turn_holds_within_their_number() {
-    let desk = Desk::of(vec![library(&["a", "b", "c", "hidden", "gone"])], context());
-    for (name, result) in [
-        ("a", Ok(json!({"name": "a", "server": "sk", "bytes": 9}))),
-        ("b", Ok(json!({"name": "b", "server": "sk", "bytes": 9}))),
-        ("c", Err("2 skills are loaded")),
-        ("hidden", Err("there is no skill hidden")),
-        ("gone", Err("server sk is not connected now")),
-    ] {
-        let seen = desk.call("skills_load", json!({"name": name})).await;
-        match result {
-            Ok(value) => assert_eq!(seen, Observation::result(value.to_string())),
-            Err(why) => assert!(seen.is_error && seen.text.contains(why), "{seen:?}"),
-        }
-    }
-    let prompt = desk.router.view().await.servers.clone();
-    assert!(
-        prompt.contains("## a of sk\n\n> How to a.") && prompt.contains("## b of sk"),
-        "{prompt}"
-    );
-    let seen = desk.call("skills_unload", json!({"name": "a"})).await;
-    assert_eq!(
-        seen,
-        Observation::result(json!({"name": "a", "unloaded": true}).to_string())
-    );
-    assert!(!desk.router.view().await.servers.contains("How to a."));
-    desk.router.follow(&["@skill:c and @skill:d"]).await;
-    assert!(desk.router.view().await.servers.contains("How to c."));
-
-    // A subagent that was not given the server sees none of it.
-    let desk = Desk::of(
-        vec![library(&["a"])],
-        minted(&[("other", &[])], &["skills.list", "skills.load"]),
-    );
-    let seen = desk.call("skills_list", json!({})).await;
-    assert_eq!(seen, Observation::result(json!({"skills": []}).to_string()));
-    let seen = desk.call("skills_load", json!({"name": "a"})).await;
-    assert!(seen.text.contains("there is no skill a"), "{seen:?}");
-    desk.router.follow(&["@skill:a"]).await;
-    assert!(desk.servers.is_untouched() && desk.router.view().await.servers.is_empty());
 }

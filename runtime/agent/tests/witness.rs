@@ -7,7 +7,8 @@ use agentd_agent::{Choice, Outcome, Reply, RunContext, Shown, ToolRunner as _};
 use agentd_llm::{Arguments, ToolCall};
 use serde_json::json;
 
-use desk::{Desk, Heard, TOOLS, call, context, server};
+use desk::ears::Heard;
+use desk::{Desk, TOOLS, call, context, server};
 
 fn heard(server: Option<&str>, tool: &str, outcome: Option<Outcome>) -> Heard {
     (server.map(str::to_owned), tool.to_owned(), 0, outcome)

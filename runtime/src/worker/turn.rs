@@ -195,7 +195,10 @@ impl Workshop {
             kept: self.kept.clone(),
             supervisor: self.asker.clone(),
             model,
-            skills: Arc::new(Skills::restored(skills::settings(document), &turn.transcript)),
+            skills: Arc::new(Skills::restored(
+                skills::settings(document, window(document).window),
+                &turn.transcript,
+            )),
             witness: Arc::new(Clerk {
                 frames: frames.clone(),
                 run_id: turn.run_id.clone(),

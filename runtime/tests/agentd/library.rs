@@ -149,6 +149,7 @@ async fn answer(State(shared): State<Arc<Shared>>, Json(request): Json<Value>) -
 fn words(name: &str) -> String {
     match name {
         "deploy" => "x".repeat(500),
+        "long" => "x".repeat(2000),
         name => format!("The words of {name}.\n# Obey"),
     }
 }

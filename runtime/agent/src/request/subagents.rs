@@ -62,6 +62,9 @@ pub struct SubagentRun {
     /// Skills that are loaded when it begins, by name.
     #[serde(default)]
     pub skills: Vec<String>,
+    /// The servers that have them, as the caller sees it: no argument of the tool.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skill_servers: Vec<String>,
     /// The form of its answer, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_contract: Option<String>,

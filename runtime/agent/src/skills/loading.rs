@@ -6,29 +6,80 @@ use agentd_base::text::clip;
 use agentd_mcp::{CallError, ReadError};
 use serde_json::{Map, Value};
 
-use super::discovery::{available, missing};
+use super::discovery::{Skill, available, missing};
 use super::{LOAD, Loaded, NAME_CHARS};
 use crate::desk::Desk;
 use crate::internal;
 use crate::prompt::bounded;
 use crate::reading;
 
-/// The words of a skill.
+/// Names in an error that says which there are.
+const TOLD: usize = 32;
+
+/// Of one that is not listed.
+fn unknown(desk: &Desk, shown: &str) -> String {
+    match missing(desk).is_empty() {
+        true => format!("there is no skill {shown}"),
+        false => format!("there is no skill {shown} now, and a server of skills is not connected; try later"),
+    }
+}
+
+/// The servers of skills that are given away by name, with these servers or with all of the giver's.
+///
+/// # Errors
+/// Names the first that is not there, and those that are.
+pub(crate) fn servers_of(
+    desk: &Desk,
+    names: &[&str],
+    chosen: Option<&[&str]>,
+) -> Result<BTreeSet<String>, String> {
+    let max = desk.skills.settings.max_loaded;
+    if names.len() > max {
+        return Err(format!("{} skills are too many; name at most {max}", names.len()));
+    }
+    let mut known = available(desk);
+    known.retain(|skill| chosen.is_none_or(|chosen| chosen.contains(&skill.server.as_str())));
+    let mut servers = BTreeSet::new();
+    for name in names {
+        let Some(skill) = known.iter().find(|skill| skill.name == *name) else {
+            let told: Vec<&str> = known.iter().take(TOLD).map(|skill| skill.name.as_str()).collect();
+            let told = match (told.is_empty(), known.len().saturating_sub(TOLD)) {
+                (true, _) => "none can be given".to_owned(),
+                (false, 0) => format!("there are {}", told.join(", ")),
+                (false, more) => format!("there are {} and {more} more", told.join(", ")),
+            };
+            return Err(format!("{}; {told}", unknown(desk, &clip(name, NAME_CHARS))));
+        };
+        servers.insert(skill.server.clone());
+    }
+    Ok(servers)
+}
+
+/// The words of a skill, for what thinks apart.
 pub(crate) async fn fetch(
     desk: &Desk,
     name: &str,
     arguments: Map<String, Value>,
     ordinal: u32,
 ) -> Result<Loaded, String> {
-    let shown = clip(name, NAME_CHARS);
-    let Some(skill) = available(desk).into_iter().find(|skill| skill.name == name) else {
-        return Err(match missing(desk).is_empty() {
-            true => format!("there is no skill {shown}; skills_list lists them"),
-            false => {
-                format!("there is no skill {shown} now, and a server of skills is not connected; try later")
-            }
-        });
-    };
+    words(desk, find(desk, name)?, arguments, ordinal).await
+}
+
+fn find(desk: &Desk, name: &str) -> Result<Skill, String> {
+    let skill = available(desk).into_iter().find(|skill| skill.name == name);
+    skill.ok_or_else(|| {
+        let unknown = unknown(desk, &clip(name, NAME_CHARS));
+        format!("{unknown}; skills_list lists them")
+    })
+}
+
+async fn words(
+    desk: &Desk,
+    skill: Skill,
+    arguments: Map<String, Value>,
+    ordinal: u32,
+) -> Result<Loaded, String> {
+    let shown = clip(&skill.name, NAME_CHARS);
     if skill.uri.is_some() && !arguments.is_empty() {
         return Err(format!("the skill {shown} takes no arguments"));
     }
@@ -38,7 +89,7 @@ pub(crate) async fn fetch(
     let server = &skill.server;
     let meta = desk.meta(server, LOAD, &arguments, ordinal);
     let text = match &skill.uri {
-        None => match desk.servers.prompt(server, name, arguments, &meta).await {
+        None => match desk.servers.prompt(server, &skill.name, arguments, &meta).await {
             None => Err(away(server)),
             Some(Ok(text)) => Ok(bounded(&text, usize::MAX)),
             Some(Err(error)) => Err(failed(server, &shown, &error)),
@@ -83,7 +134,10 @@ pub(crate) async fn load(
     arguments: Map<String, Value>,
     ordinal: u32,
 ) -> Result<Loaded, String> {
-    let skill = fetch(desk, name, arguments, ordinal).await?;
+    let skill = find(desk, name)?;
+    // Before its server is asked for what has no place.
+    desk.skills.has_place(name)?;
+    let skill = words(desk, skill, arguments, ordinal).await?;
     desk.skills.admit(skill.clone())?;
     tracing::info!(
         event = "skill.loaded",
@@ -108,14 +162,12 @@ pub(crate) async fn follow(desk: &Desk, texts: &[&str]) {
     if internal::find(LOAD, desk).is_none() {
         return;
     }
-    let names: BTreeSet<&str> = texts
-        .iter()
-        .flat_map(|text| references(text, &settings.prefix))
-        .collect();
-    for name in names.into_iter().take(settings.max_loaded) {
-        if desk.skills.is_loaded(name) {
-            continue;
-        }
+    let mut seen = BTreeSet::new();
+    let names = texts.iter().flat_map(|text| references(text, &settings.prefix));
+    let names = names.filter(|name| !desk.skills.is_loaded(name) && seen.insert(*name));
+    let mut left_out = Vec::new();
+    // Whether it is there or not: a text of a thousand names costs no more than this.
+    for name in names.take(settings.max_loaded) {
         if let Err(reason) = load(desk, name, Map::new(), 0).await {
             tracing::warn!(
                 event = "skill.load.refused",
@@ -123,8 +175,10 @@ pub(crate) async fn follow(desk: &Desk, texts: &[&str]) {
                 skill = name,
                 reason
             );
+            left_out.push((name.to_owned(), reason));
         }
     }
+    desk.skills.leave_out(left_out);
 }
 
 /// The names that follow the prefix in a text.

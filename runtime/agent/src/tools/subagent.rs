@@ -1,11 +1,39 @@
 //! `subagent.*`: work that is given away, with exactly the tools that it needs.
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::supervised::Supervised;
 use super::{duration, object, text};
-use crate::internal::Internal;
+use crate::internal::{Call, Came, Handler, Internal};
 use crate::request::SIZE;
+use crate::skills;
+
+/// Begins one. Its skills are looked for on its caller's desk: one that is not there would be left out where the caller
+/// reads nothing of it.
+struct Run;
+
+#[async_trait]
+impl Handler for Run {
+    async fn call(&self, mut call: Call<'_>) -> Came {
+        let names = |key: &str| {
+            let names = call.arguments.get(key)?.as_array()?;
+            Some(names.iter().filter_map(Value::as_str).collect::<Vec<_>>())
+        };
+        let (wanted, chosen) = (names("skills").unwrap_or_default(), names("servers"));
+        // Where there are no sources at all, the supervisor says so.
+        if !wanted.is_empty() && call.desk.skills.has_sources() {
+            match skills::servers_of(call.desk, &wanted, chosen.as_deref()) {
+                Ok(servers) => {
+                    let servers: Vec<Value> = servers.into_iter().map(Value::String).collect();
+                    call.arguments.insert("skill_servers".to_owned(), servers.into());
+                }
+                Err(why) => return Came::error(why),
+            }
+        }
+        Supervised.call(call).await
+    }
+}
 
 pub(super) fn tools() -> Vec<Internal> {
     let handle = || text(128, "The subagent's handle.");
@@ -15,7 +43,7 @@ pub(super) fn tools() -> Vec<Internal> {
             "Gives work to a subagent, which sees nothing of this conversation but what it is told here.",
             run(),
             subagent(),
-            &Supervised,
+            &Run,
         ),
         Internal::new(
             "subagent.send",

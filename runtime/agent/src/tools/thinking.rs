@@ -15,8 +15,7 @@ use crate::skills;
 
 /// One call; the turn's own time ends it earlier.
 const TIME: Duration = Duration::from_secs(300);
-/// What reads is by itself.
-/// All that one thought reads.
+/// All that one thought reads: skills and resources.
 const READ_BYTES: usize = 1024 * 1024;
 const SYSTEM: &str = "Think about what you are asked and answer it. You have no tools.";
 
@@ -70,6 +69,12 @@ impl Handler for Think {
             match skills::fetch(call.desk, name, Map::new(), call.ordinal).await {
                 Ok(skill) => {
                     bytes += skill.text.len();
+                    let max = READ_BYTES.min(call.desk.skills.max_total());
+                    if bytes > max {
+                        return Came::error(format!(
+                            "the skills have more than {max} bytes together; name fewer of them"
+                        ));
+                    }
                     parts.push(format!("# Skill {name}\n\n{}", skill.text));
                 }
                 Err(why) => return Came::error(why),
@@ -84,7 +89,7 @@ impl Handler for Think {
             bytes += read.text.len();
             if bytes > READ_BYTES {
                 return Came::error(format!(
-                    "what reads names is more than {READ_BYTES} bytes; name less of it"
+                    "what skills and reads name is more than {READ_BYTES} bytes; name less of it"
                 ));
             }
             parts.push(format!("# {uri}\n\n{}", read.text));

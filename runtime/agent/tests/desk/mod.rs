@@ -1,12 +1,15 @@
 //! A router over scripted servers.
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
 
+pub mod ears;
+pub mod held;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agentd_agent::{
-    Attending, Choice, Held, Holder, Instruction, Observation, Offer, Outcome, Parts, Reply, Request, Router,
-    RunContext, ServerOffer, Servers, Shown, Skills, Supervisor, ToolRunner as _, Witness,
+    Choice, Held, Holder, Instruction, Observation, Offer, Parts, Reply, Request, Router, RunContext,
+    ServerOffer, Servers, Shown, Skills, Supervisor, ToolRunner as _,
 };
 use agentd_config::document::McpServer;
 use agentd_llm::{
@@ -17,6 +20,8 @@ use agentd_mcp::{
 };
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
+
+use ears::Ears;
 
 /// What the scripted tools do is in their names.
 pub const TOOLS: [&str; 9] = [
@@ -31,6 +36,9 @@ pub const TOOLS: [&str; 9] = [
     "gone",
 ];
 
+/// A server's entry, its tools, and what else it offers.
+pub type Served = (McpServer, Vec<Tool>, ServerOffer);
+
 type Seen = (String, String, Value, CallMeta);
 
 /// The servers, and what they were asked.
@@ -40,7 +48,7 @@ pub struct Scripted {
 }
 
 /// One server with these tools.
-pub fn server(name: &str, ns: Option<&str>, tools: &[&str]) -> (McpServer, Vec<Tool>, ServerOffer) {
+pub fn server(name: &str, ns: Option<&str>, tools: &[&str]) -> Served {
     let entry = McpServer {
         name: name.into(),
         endpoint: "https://wx.example/mcp".into(),
@@ -61,7 +69,7 @@ pub fn server(name: &str, ns: Option<&str>, tools: &[&str]) -> (McpServer, Vec<T
 }
 
 /// A server with resources.
-pub fn reader(name: &str, uris: &[&str], templates: &[&str]) -> (McpServer, Vec<Tool>, ServerOffer) {
+pub fn reader(name: &str, uris: &[&str], templates: &[&str]) -> Served {
     let (entry, tools, offer) = server(name, None, &[]);
     let resource = |uri: &&str| Resource {
         uri: (*uri).to_owned(),
@@ -86,7 +94,7 @@ pub fn reader(name: &str, uris: &[&str], templates: &[&str]) -> (McpServer, Vec<
 }
 
 /// The server `sk` has skills.
-fn skill_settings() -> agentd_agent::skills::Settings {
+pub fn skill_settings() -> agentd_agent::skills::Settings {
     agentd_agent::skills::Settings {
         sources: vec![agentd_agent::skills::Source {
             server: "sk".into(),
@@ -97,10 +105,11 @@ fn skill_settings() -> agentd_agent::skills::Settings {
         prefix: "@skill:".into(),
         max_loaded: 2,
         max_bytes: 100,
+        max_total: 1000,
     }
 }
 
-fn offer(servers: Vec<(McpServer, Vec<Tool>, ServerOffer)>) -> Arc<Offer> {
+fn offer(servers: Vec<Served>) -> Arc<Offer> {
     let catalogue = Catalogue::build(
         servers
             .iter()
@@ -124,7 +133,7 @@ impl Scripted {
     }
 
     /// Offers something else from now on.
-    pub fn change(&self, servers: Vec<(McpServer, Vec<Tool>, ServerOffer)>) {
+    pub fn change(&self, servers: Vec<Served>) {
         *self.offer.lock().unwrap() = offer(servers);
     }
 
@@ -255,39 +264,6 @@ impl Supervisor for Recorder {
     }
 }
 
-/// What it heard of: server, tool, ordinal, and the outcome where the call was not given up.
-pub type Heard = (Option<String>, String, u32, Option<Outcome>);
-
-/// Remembers what it hears.
-#[derive(Default)]
-pub struct Ears(pub Arc<Mutex<Vec<Heard>>>);
-
-struct Ear {
-    ears: Arc<Mutex<Vec<Heard>>>,
-    call: Heard,
-}
-
-impl Witness for Ears {
-    fn begin(&self, server: Option<&str>, tool: &str, ordinal: u32) -> Box<dyn Attending> {
-        let call = (server.map(str::to_owned), tool.to_owned(), ordinal, None);
-        let ears = self.0.clone();
-        Box::new(Ear { ears, call })
-    }
-}
-
-#[async_trait]
-impl Attending for Ear {
-    async fn end(mut self: Box<Self>, outcome: Outcome) {
-        self.call.3 = Some(outcome);
-    }
-}
-
-impl Drop for Ear {
-    fn drop(&mut self) {
-        self.ears.lock().unwrap().push(self.call.clone());
-    }
-}
-
 /// A model that answers what the test put in.
 #[derive(Default)]
 pub struct Thinker {
@@ -336,7 +312,7 @@ pub fn context() -> RunContext {
 
 impl Desk {
     /// Of our tools with `resource.read` alone, and `finish`, which is no matter of choice.
-    pub fn new(servers: Vec<(McpServer, Vec<Tool>, ServerOffer)>) -> Self {
+    pub fn new(servers: Vec<Served>) -> Self {
         let internal = Shown::by(|name| name == "resource.read");
         let choice = Choice {
             internal,
@@ -346,7 +322,15 @@ impl Desk {
         Self::of(servers, context)
     }
 
-    pub fn of(servers: Vec<(McpServer, Vec<Tool>, ServerOffer)>, context: RunContext) -> Self {
+    pub fn of(servers: Vec<Served>, context: RunContext) -> Self {
+        Self::skilled(servers, context, skill_settings())
+    }
+
+    pub fn skilled(
+        servers: Vec<Served>,
+        context: RunContext,
+        skills: agentd_agent::skills::Settings,
+    ) -> Self {
         let servers = Arc::new(Scripted {
             offer: Mutex::new(offer(servers)),
             seen: Mutex::default(),
@@ -358,7 +342,7 @@ impl Desk {
             kept: Arc::default(),
             supervisor: supervisor.clone(),
             model: model.clone(),
-            skills: Arc::new(Skills::restored(skill_settings(), &Value::Null)),
+            skills: Arc::new(Skills::restored(skills, &Value::Null)),
             witness: ears.clone(),
         };
         Self {

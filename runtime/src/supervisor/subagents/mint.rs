@@ -57,7 +57,12 @@ impl Giver<'_> {
                 servers.insert((*name).to_owned(), BTreeSet::new());
             }
         }
-        // Whoever is given a skill may load it.
+        // Whoever is given a skill may load it, and has the server that it is of, if nothing else of it.
+        for name in &asked.skill_servers {
+            if chosen.contains(name.as_str()) {
+                servers.entry(name.clone()).or_default();
+            }
+        }
         internal.extend((!asked.skills.is_empty()).then(|| LOAD.to_owned()));
         for name in tools {
             let dotted = dotted(name);
@@ -271,8 +276,8 @@ mod tests {
                 json!([{"db": ["query"], "off": []}, []]),
             ),
             (
-                json!({"tools": ["query"], "skills": ["brief"]}),
-                json!([{"db": ["query"]}, ["skills.load"]]),
+                json!({"tools": ["query"], "skills": ["brief"], "skill_servers": ["off", "nowhere"]}),
+                json!([{"db": ["query"], "off": []}, ["skills.load"]]),
             ),
             (
                 json!({"tools": ["memory_get", "subagent.run", "context.compact"]}),
