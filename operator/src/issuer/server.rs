@@ -8,6 +8,7 @@ use std::time::Duration;
 use agentd_base::class::Classified as _;
 use agentd_base::drain::Watch;
 use agentd_base::issuance::{self, SvidRequest, SvidResponse, reason};
+use agentd_base::json::why;
 use agentd_base::limit::CSR_BYTES;
 use agentd_identity::authority::AuthorityError;
 use agentd_identity::tls::{ClientAuth, server_config};
@@ -124,7 +125,7 @@ impl App {
         let request: SvidRequest = serde_json::from_slice(&body).map_err(|e| {
             Refusal::new(
                 reason::BAD_REQUEST,
-                format!("the body is not an SVID request: {e}"),
+                format!("the body is not an SVID request: {}", why(&e)),
             )
         })?;
 

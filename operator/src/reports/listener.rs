@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use agentd_base::class::{Class, Classified as _};
 use agentd_base::drain::Watch;
+use agentd_base::json::why;
 use agentd_base::limit::REPORT_BYTES;
 use agentd_base::report::{PATH, Report};
 use agentd_identity::tls::{ClientAuth, peer_id, server_config};
@@ -165,7 +166,7 @@ async fn take(peer: &Peer, body: Body) -> (StatusCode, String) {
         Err(error) => {
             return (
                 StatusCode::BAD_REQUEST,
-                format!("the body is not a report: {error}"),
+                format!("the body is not a report: {}", why(&error)),
             );
         }
     };

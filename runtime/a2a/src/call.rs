@@ -213,7 +213,7 @@ where
     Ok(Ok((Binding::HttpJson, operation, Value::Object(params))))
 }
 
-fn object(bytes: &[u8]) -> Result<Map<String, Value>, Fault> {
+pub(crate) fn object(bytes: &[u8]) -> Result<Map<String, Value>, Fault> {
     if agentd_base::json::values(bytes) > limit::VALUES {
         let problem = format!("it holds more than {} values", limit::VALUES);
         return Err(Fault::params(vec![crate::fault::violation("body", problem)]));
@@ -224,7 +224,7 @@ fn object(bytes: &[u8]) -> Result<Map<String, Value>, Fault> {
             "body",
             "must be an object",
         )])),
-        Err(error) => Err(Fault::parse(&error.to_string())),
+        Err(error) => Err(Fault::parse(&agentd_base::json::why(&error))),
     }
 }
 
@@ -355,7 +355,7 @@ fn nothing_there() -> Refusal {
     )
 }
 
-fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
+pub(crate) fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
     let value = headers
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
@@ -365,7 +365,7 @@ fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
 }
 
 /// What the caller named in the header, else in the query.
-fn version(head: &Parts) -> Option<String> {
+pub(crate) fn version(head: &Parts) -> Option<String> {
     if let Some(value) = head.headers.get(wire::VERSION_HEADER) {
         return Some(String::from_utf8_lossy(value.as_bytes()).into_owned());
     }

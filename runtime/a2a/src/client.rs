@@ -5,6 +5,7 @@
 use a2a::{JsonRpcId, JsonRpcRequest, JsonRpcResponse, TRANSPORT_PROTOCOL_JSONRPC};
 use agentd_base::class::{Class, Classified};
 use agentd_base::id::SharedIds;
+use agentd_base::json::why;
 use agentd_base::text::clip;
 use agentd_net::{Destination, DestinationError, HttpClient, NetError, Options, Response};
 use bytes::Bytes;
@@ -185,7 +186,7 @@ impl Client {
 }
 
 /// The first interface, in the card's order, that this client speaks.
-fn interface(card: AgentCard) -> Result<AgentInterface, ClientError> {
+pub(crate) fn interface(card: AgentCard) -> Result<AgentInterface, ClientError> {
     card.supported_interfaces
         .into_iter()
         .find(|interface| {
@@ -198,7 +199,7 @@ fn interface(card: AgentCard) -> Result<AgentInterface, ClientError> {
 }
 
 /// The path and query of a card's URL at this end of the tunnel.
-fn behind(near: &Url, promised: &str) -> Result<String, ClientError> {
+pub(crate) fn behind(near: &Url, promised: &str) -> Result<String, ClientError> {
     let promised = Url::parse(promised)
         .map_err(|error| ClientError::Protocol(format!("the URL in the card: {error}")))?;
     let mut url = near.clone();
@@ -207,7 +208,10 @@ fn behind(near: &Url, promised: &str) -> Result<String, ClientError> {
     Ok(url.into())
 }
 
-fn outcome<R: DeserializeOwned>(answer: JsonRpcResponse, asked: &JsonRpcId) -> Result<R, ClientError> {
+pub(crate) fn outcome<R: DeserializeOwned>(
+    answer: JsonRpcResponse,
+    asked: &JsonRpcId,
+) -> Result<R, ClientError> {
     if let Some(error) = answer.error {
         let message = clip(&error.message, agentd_base::limit::MESSAGE_CHARS);
         return Err(ClientError::Rpc {
@@ -223,7 +227,7 @@ fn outcome<R: DeserializeOwned>(answer: JsonRpcResponse, asked: &JsonRpcId) -> R
     let result = answer
         .result
         .ok_or_else(|| ClientError::Protocol("it has neither result nor error".into()))?;
-    serde_json::from_value(result).map_err(|error| ClientError::Protocol(told(&error)))
+    serde_json::from_value(result).map_err(|error| ClientError::Protocol(why(&error)))
 }
 
 fn request(method: Method, uri: &str, body: Bytes) -> Result<Request<Bytes>, ClientError> {
@@ -249,7 +253,7 @@ async fn accepted(response: Response) -> Result<Bytes, ClientError> {
     })
 }
 
-fn refusal_message(body: &[u8]) -> String {
+pub(crate) fn refusal_message(body: &[u8]) -> String {
     let value: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let message = value
         .pointer("/error/message")
@@ -258,12 +262,8 @@ fn refusal_message(body: &[u8]) -> String {
     clip(text.trim(), agentd_base::limit::MESSAGE_CHARS)
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ClientError> {
-    serde_json::from_slice(body).map_err(|error| ClientError::Protocol(told(&error)))
-}
-
-fn told(error: &serde_json::Error) -> String {
-    clip(&error.to_string(), agentd_base::limit::MESSAGE_CHARS)
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ClientError> {
+    serde_json::from_slice(body).map_err(|error| ClientError::Protocol(why(&error)))
 }
 
 #[cfg(test)]

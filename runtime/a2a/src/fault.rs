@@ -29,6 +29,8 @@ const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const BUSY: &str = "TOO_MANY_REQUESTS";
 /// Messages that wait.
 const FULL: &str = "TOO_MANY_MESSAGES";
+/// Faults of parameters that are named in the message; a message may be wrong in each of its parts.
+const NAMED: usize = 16;
 /// When a caller may try again what passes: turns and disks take seconds.
 const RETRY: &str = "5s";
 
@@ -68,11 +70,15 @@ impl Fault {
     }
 
     pub(crate) fn params(violations: Vec<FieldViolation>) -> Self {
-        let message = violations
-            .iter()
+        let named = violations.iter().take(NAMED);
+        let mut named: Vec<String> = named
             .map(|violation| format!("{}: {}", violation.field, violation.description))
-            .collect::<Vec<_>>()
-            .join("; ");
+            .collect();
+        let more = violations.len().saturating_sub(NAMED);
+        if more > 0 {
+            named.push(format!("and {more} more"));
+        }
+        let message = named.join("; ");
         Self {
             violations,
             ..Self::new(code::INVALID_PARAMS, message)

@@ -15,6 +15,8 @@ pub mod card;
 pub mod client;
 mod connection;
 mod fault;
+#[cfg(test)]
+mod fuzz;
 mod http;
 pub mod limit;
 mod list;

@@ -124,8 +124,7 @@ pub(crate) fn text_of(parts: &[Part]) -> String {
 }
 
 fn malformed(error: &serde_json::Error) -> Fault {
-    let text = agentd_base::text::clip(&error.to_string(), agentd_base::limit::MESSAGE_CHARS);
-    Fault::params(vec![violation("params", text)])
+    Fault::params(vec![violation("params", agentd_base::json::why(error))])
 }
 
 fn check_message(message: Option<&Value>, found: &mut Vec<FieldViolation>) {

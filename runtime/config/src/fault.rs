@@ -4,6 +4,12 @@
 use std::fmt;
 
 use agentd_base::class::{Class, Classified};
+use agentd_base::text::clip;
+
+/// Of a path of keys, or of a file.
+const KEY_CHARS: usize = 512;
+/// Of what is said of it: the keys that are allowed at a place are some hundred words.
+const WORDS_CHARS: usize = 1700;
 
 /// One fault.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,12 +23,12 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault of `key`.
+    /// A fault of `key`. All three may repeat what stands in a document: each is made one line, and bounded.
     pub fn new(key: impl Into<String>, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
-            key: key.into(),
-            problem: problem.into(),
-            remedy: remedy.into(),
+            key: clip(&key.into(), KEY_CHARS),
+            problem: clip(&problem.into(), WORDS_CHARS),
+            remedy: clip(&remedy.into(), WORDS_CHARS),
         }
     }
 }
@@ -69,5 +75,10 @@ mod tests {
             "a.b: is missing; set it\nc: is wrong; mend it"
         );
         assert_eq!(errors.class(), Class::Invalid);
+        let odd = Fault::new("a\nb\0", "x".repeat(100_000), "\u{202e}ok").to_string();
+        assert!(
+            odd.starts_with("a b : xxx") && odd.ends_with("…; ok") && odd.len() < 2000,
+            "{odd}"
+        );
     }
 }

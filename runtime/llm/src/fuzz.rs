@@ -100,27 +100,12 @@ proptest! {
     #[test]
     fn mutated_answers_are_read_alike_in_any_chunks(
         seed in any::<prop::sample::Index>(),
-        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..4), 0..6),
+        edits in agentd_noise::Edits::any(0..6),
         sizes in prop::collection::vec(1_usize..200, 1..8),
     ) {
         let (dialect, bytes) = seed.get(&SEEDS);
         let mut bytes = bytes.clone();
-        for (place, byte, kind) in edits {
-            if bytes.is_empty() {
-                break;
-            }
-            let at = place.index(bytes.len());
-            match kind {
-                0 => bytes[at] = byte,
-                1 => bytes.insert(at, byte),
-                2 => { bytes.remove(at); }
-                _ => {
-                    let end = (at + usize::from(byte)).min(bytes.len());
-                    let part = bytes[at..end].to_vec();
-                    bytes.splice(at..at, part);
-                }
-            }
-        }
+        edits.apply(&mut bytes);
         let whole = heard(*dialect, std::iter::once(bytes.as_slice()));
         prop_assert_eq!(in_chunks(*dialect, &bytes, &sizes), whole);
         let _ = codec::whole(*dialect, &bytes);

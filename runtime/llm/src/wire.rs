@@ -192,7 +192,7 @@ impl Fault {
     }
 
     pub(crate) fn unreadable(what: &'static str, error: &serde_json::Error) -> Self {
-        Self::Unreadable(what, error.to_string())
+        Self::Unreadable(what, agentd_base::json::why(error))
     }
 
     /// An answer without what an answer has: with the error that stands in it, if one does.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use agentd_base::class::{Class, Classified};
 use agentd_base::clock::SharedClock;
 use agentd_base::issuance::{PATH, Refusal, SvidRequest, SvidResponse};
+use agentd_base::json::why;
 use agentd_base::limit::SECRET_BYTES;
 use agentd_base::text::clip;
 use agentd_identity::request::new_key_and_csr;
@@ -167,7 +168,7 @@ impl IssuerClient {
             return Err(refusal(status.as_u16(), &body));
         }
         let answer: SvidResponse =
-            serde_json::from_slice(&body).map_err(|error| IssuerError::Answer(error.to_string()))?;
+            serde_json::from_slice(&body).map_err(|error| IssuerError::Answer(why(&error)))?;
         let svid = Svid::from_pem(
             answer.certificates.as_bytes(),
             key.as_bytes(),

@@ -204,7 +204,7 @@ fn installed(answer: &str) -> Result<Installed, String> {
         #[serde(default)]
         data: BTreeMap<String, String>,
     }
-    let mut map: ConfigMap = serde_json::from_str(answer).map_err(|error| error.to_string())?;
+    let mut map: ConfigMap = serde_json::from_str(answer).map_err(|error| agentd_base::json::why(&error))?;
     let mut take = |key: &str| map.data.remove(key).ok_or_else(|| format!("it has no key {key}"));
     Ok(Installed {
         bundle_pem: take("bundle.pem")?,

@@ -32,7 +32,7 @@ pub enum FrameError {
     #[error("it holds a value that is nested more than {FRAME_DEPTH} levels deep")]
     TooDeep,
     /// Not one of our frames.
-    #[error("a frame between supervisor and worker cannot be understood: {0}")]
+    #[error("a frame between supervisor and worker cannot be understood: {}", agentd_base::json::why(.0))]
     Content(#[from] serde_json::Error),
 }
 
@@ -149,6 +149,7 @@ mod tests {
             status: agentd_agent::Status::Completed,
             text: text.into(),
             reason: None,
+            plain: None,
             transcript: serde_json::json!([{ "role": "user" }]),
             steps: 1,
             tokens: 2,
@@ -261,36 +262,40 @@ mod tests {
     fn frames<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> usize {
         let mut reader = FrameReader::new(bytes);
         let mut count = 0;
-        while let Some(Ok(Some(_))) = futures::FutureExt::now_or_never(reader.next::<T>()) {
-            count += 1;
+        loop {
+            match futures::FutureExt::now_or_never(reader.next::<T>()) {
+                Some(Ok(Some(_))) => count += 1,
+                Some(Err(error)) => {
+                    agentd_noise::words(&error.to_string());
+                    break count;
+                }
+                Some(Ok(None)) | None => break count,
+            }
         }
-        count
+    }
+
+    fn right() -> Vec<u8> {
+        serde_json::to_vec(&result("right")).unwrap()
+    }
+
+    fn with_length(frame: Vec<u8>) -> Vec<u8> {
+        let length = u32::try_from(frame.len()).unwrap();
+        [length.to_be_bytes().to_vec(), frame].concat()
     }
 
     proptest::proptest! {
         /// Either process may be made to say anything by what it was given to read.
         #[test]
         fn any_bytes_are_frames_or_an_error(
-            edits in proptest::collection::vec(
-                (proptest::prelude::any::<proptest::sample::Index>(), 0_usize..20, "[{}\\[\\]\",:a-z0-9\\\\\\x00-\\x1f]{0,8}"),
-                0..5,
-            ),
-            noise in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64),
+            frame in agentd_noise::json(vec![serde_json::from_slice(&right()).unwrap()]),
+            bytes in agentd_noise::changed(vec![with_length(right())]),
         ) {
-            let frame = serde_json::to_vec(&result("right")).unwrap();
-            let mut bytes = u32::try_from(frame.len()).unwrap().to_be_bytes().to_vec();
-            bytes.extend(frame);
-            let whole = bytes.clone();
-            for (at, cut, text) in edits {
-                let at = at.index(bytes.len() + 1);
-                let end = (at + cut).min(bytes.len());
-                bytes.splice(at..end, text.into_bytes());
+            for bytes in [&bytes, &with_length(frame)] {
+                frames::<FromWorker>(bytes);
+                frames::<ToWorker>(bytes);
             }
-            frames::<FromWorker>(&bytes);
-            frames::<ToWorker>(&bytes);
-            frames::<FromWorker>(&noise);
             // What follows a frame does not change it.
-            let followed = [whole, noise].concat();
+            let followed = [with_length(right()), bytes].concat();
             proptest::prop_assert!(frames::<FromWorker>(&followed) >= 1);
         }
     }

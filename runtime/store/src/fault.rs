@@ -1,6 +1,11 @@
 //! What every engine says in the same words. Pure.
 
+use agentd_base::json::why;
+use agentd_base::text::clip;
 use agentd_state::StoreError;
+
+/// Of an id, in messages.
+const ID_CHARS: usize = 512;
 
 /// A message id that its owner has used before.
 pub(crate) fn taken(owner: &str, message_id: &str) -> StoreError {
@@ -9,7 +14,7 @@ pub(crate) fn taken(owner: &str, message_id: &str) -> StoreError {
 
 /// A record that does not parse.
 pub(crate) fn unreadable(kind: &str, id: &str, error: &serde_json::Error) -> StoreError {
-    StoreError::Corrupt(format!("{kind} {id}: {error}"))
+    StoreError::Corrupt(format!("{kind} {}: {}", clip(id, ID_CHARS), why(error)))
 }
 
 /// Entries of one principal beyond its share.

@@ -1,5 +1,6 @@
 //! Looks into a store without changing it, also while an agent runs on it: every record, and what cannot be read.
 
+use agentd_base::json::why;
 use agentd_state::{Conversation, Entry, StoreError, Task};
 use serde_json::Value;
 
@@ -27,15 +28,15 @@ pub struct Overview {
 pub type Visit<'a> = &'a mut (dyn FnMut(Found) -> bool + Send);
 
 /// Reads a record as what its kind says it is.
-pub(crate) fn judge(kind: &str, text: &str) -> Result<Value, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+pub(crate) fn judge(kind: &str, text: &[u8]) -> Result<Value, String> {
+    let value: Value = serde_json::from_slice(text).map_err(|error| why(&error))?;
     judge_value(kind, value)
 }
 
 /// The same, of JSON.
 pub(crate) fn judge_value(kind: &str, value: Value) -> Result<Value, String> {
     fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<(), String> {
-        T::deserialize(value).map(drop).map_err(|error| error.to_string())
+        T::deserialize(value).map(drop).map_err(|error| why(&error))
     }
     match kind {
         "context" => read::<Conversation>(&value)?,

@@ -1,12 +1,15 @@
 //! The form of what a remote store keeps (contract/runtime.md section 10): keys of percent-encoded segments, records in
 //! an envelope whose hash tells whether the server gave back what it was given. Pure.
 
+use agentd_base::json::why;
+use agentd_base::text::clip;
 use agentd_state::{Conversation, Entry, StoreError, Task, Write};
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::fault::unreadable;
 use crate::working::Key;
 
 /// The version of the envelope.
@@ -15,6 +18,10 @@ pub(super) const VERSION: u32 = 1;
 const ID_BYTES: usize = 200;
 /// Whole numbers up to here are the same in every reader of JSON.
 const EXACT: u64 = (1 << 53) - 1;
+/// No key is written so often. A greater number is not one of ours, and there would be none after it.
+const MOST: u64 = EXACT;
+/// Of a key that a server names, in messages.
+pub(super) const KEY_CHARS: usize = 512;
 /// The kind and id of the record of what is being written.
 const INTENT: (&str, &str) = ("manifest", "intent");
 
@@ -110,8 +117,8 @@ impl Names {
 
     /// Reads what is kept under a key, and checks that it is what was given.
     pub(super) fn open(&self, key: &str, text: &str) -> Result<Envelope, StoreError> {
-        let corrupt = |why: String| StoreError::Corrupt(format!("{key}: {why}"));
-        let unread = |error: serde_json::Error| corrupt(error.to_string());
+        let corrupt = |why: String| StoreError::Corrupt(format!("{}: {why}", clip(key, KEY_CHARS)));
+        let unread = |error: serde_json::Error| corrupt(why(&error));
         let mut envelope: Envelope = serde_json::from_str(text).map_err(unread)?;
         if envelope.v != VERSION {
             let why = format!(
@@ -119,6 +126,11 @@ impl Names {
                 envelope.v
             );
             return Err(corrupt(why));
+        }
+        if envelope.seq > MOST {
+            return Err(corrupt(
+                "its sequence number is none that a writer comes to".to_owned(),
+            ));
         }
         let own = format!("{}{}/{}", self.root, envelope.kind, envelope.id);
         if own != key || envelope.instance != self.instance {
@@ -137,12 +149,12 @@ impl Names {
 /// How often a key was written whose record cannot be read, as far as that can be told.
 pub(super) fn seq_of(text: &str) -> Option<u64> {
     let record: Value = serde_json::from_str(text).ok()?;
-    record.get("seq")?.as_u64()
+    record.get("seq")?.as_u64().filter(|seq| *seq <= MOST)
 }
 
 /// The state as it is kept: as a text where a server that reads JSON may write a number of it in another way.
 fn kept(state: Value) -> Value {
-    if is_plain(&state) {
+    if is_plain(&state) && !state.is_string() {
         state
     } else {
         Value::String(state.to_string())
@@ -159,14 +171,29 @@ fn is_plain(value: &Value) -> bool {
     }
 }
 
+impl Intent {
+    /// What is being written, as it stands in an envelope.
+    pub(super) fn of(envelope: Envelope) -> Result<Self, StoreError> {
+        let (kind, id) = (envelope.kind, envelope.id);
+        let intent: Self =
+            serde_json::from_value(envelope.state).map_err(|error| unreadable(&kind, &id, &error))?;
+        let steps = intent.steps.iter().map(|step| step.seq);
+        match steps.chain([intent.generation]).all(|number| number <= MOST) {
+            true => Ok(intent),
+            false => Err(StoreError::Corrupt(format!(
+                "{kind} {id}: it has a number that no writer comes to"
+            ))),
+        }
+    }
+}
+
 impl Envelope {
     /// The record as a write; `None` for one that was dropped, and for kinds that are not records.
     pub(super) fn write(self) -> Result<Option<Write>, StoreError> {
         if self.state.is_null() {
             return Ok(None);
         }
-        let corrupt =
-            |error: serde_json::Error| StoreError::Corrupt(format!("{} {}: {error}", self.kind, self.id));
+        let corrupt = |error: serde_json::Error| unreadable(&self.kind, &self.id, &error);
         Ok(Some(match self.kind.as_str() {
             "context" => {
                 let record: Conversation = serde_json::from_value(self.state).map_err(corrupt)?;

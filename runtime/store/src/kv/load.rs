@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 
+use agentd_base::text::clip;
 use agentd_state::{Retention, StoreError};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 
 use super::contract::{Kv, KvError};
-use super::envelope::{Envelope, Intent, Names, Step, seq_of};
+use super::envelope::{Envelope, Intent, KEY_CHARS, Names, Step, seq_of};
 use super::place::write_over;
 use super::writer::unavailable;
 use crate::working::{Change, Working, end_of, time_of};
@@ -154,9 +155,10 @@ async fn listed<K: Kv>(kv: &K, key: &str) -> Result<String, StoreError> {
         }
     }
     Err(StoreError::Unavailable(format!(
-        "{}: {key} is in the list of keys, and there is no value of it; without it this agent would forget what it \
+        "{}: {} is in the list of keys, and there is no value of it; without it this agent would forget what it \
          acknowledged. If somebody spoilt it, remove the key",
-        kv.place()
+        kv.place(),
+        clip(key, KEY_CHARS)
     )))
 }
 
@@ -189,11 +191,7 @@ async fn take_over<K: Kv>(kv: &K, names: &Names, now: Timestamp) -> Result<(u64,
         is_new(kv, names).await?;
     }
     let before = found.as_ref().map_or(0, |envelope| envelope.seq);
-    let mut intent: Intent = match found {
-        None => Intent::default(),
-        Some(envelope) => serde_json::from_value(envelope.state)
-            .map_err(|error| StoreError::Corrupt(format!("{key}: {error}")))?,
-    };
+    let mut intent = found.map(Intent::of).transpose()?.unwrap_or_default();
     intent.generation += 1;
     let seq = before + 1;
     let state = serde_json::to_value(&intent).unwrap_or_default();

@@ -8,6 +8,8 @@
 mod claim;
 mod contract;
 mod envelope;
+#[cfg(test)]
+mod fuzz;
 mod inspect;
 mod load;
 mod log;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use agentd_base::json::why;
 use agentd_base::text::clip;
 use agentd_config::document::{Connection, HttpOp, HttpStore};
 use agentd_mcp::Outbound;
@@ -224,7 +225,7 @@ fn not_there(op: &Op) -> KvError {
 
 fn json_of(answer: &Answer) -> Result<Value, KvError> {
     serde_json::from_slice(&answer.body)
-        .map_err(|error| KvError::Refused(format!("the answer is no JSON: {error}")))
+        .map_err(|error| KvError::Refused(format!("the answer is no JSON: {}", why(&error))))
 }
 
 #[async_trait]

@@ -7,6 +7,7 @@ use rusqlite::Connection;
 use serde_json::json;
 
 use super::fault::sqlite;
+use super::reader::{bytes, shown};
 use super::schema::{connect_reader, known};
 use crate::inspect::{Found, Overview, Visit, judge, nothing_at};
 
@@ -49,8 +50,8 @@ fn look(connection: &Connection, visit: Visit<'_>) -> rusqlite::Result<Overview>
         let mut statement = connection.prepare(query)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let (id, text): (String, String) = (row.get(0)?, row.get(1)?);
-            let record = judge(kind, &text);
+            let id = shown(row, 0)?;
+            let record = judge(kind, bytes(row, 1)?);
             if !visit(Found {
                 kind: kind.to_owned(),
                 id,
@@ -64,8 +65,8 @@ fn look(connection: &Connection, visit: Visit<'_>) -> rusqlite::Result<Overview>
         .prepare("SELECT owner, message_id, task_id, digest FROM message_id ORDER BY owner, message_id")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let [owner, message_id, task_id, digest] = [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?];
-        let (owner, message_id): (String, String) = (owner, message_id);
+        let [owner, message_id, task_id, digest] =
+            [shown(row, 0)?, shown(row, 1)?, shown(row, 2)?, shown(row, 3)?];
         let id = format!("{owner} {message_id}");
         let record =
             Ok(json!({ "owner": owner, "message_id": message_id, "task_id": task_id, "digest": digest }));
@@ -81,8 +82,8 @@ fn look(connection: &Connection, visit: Visit<'_>) -> rusqlite::Result<Overview>
         connection.prepare("SELECT kind, scope, key, record FROM entry ORDER BY kind, scope, key")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let (kind, scope, key): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let record = judge(&kind, &row.get::<_, String>(3)?);
+        let (kind, scope, key) = (shown(row, 0)?, shown(row, 1)?, shown(row, 2)?);
+        let record = judge(&kind, bytes(row, 3)?);
         let id = format!("{scope} {key}");
         if !visit(Found { kind, id, record }) {
             return Ok(overview);

@@ -5,6 +5,7 @@ use agentd_state::{TaskPage, TaskQuery};
 use rusqlite::{Connection, Statement, ToSql};
 
 use super::fault::Fault;
+use super::reader;
 use crate::fault::unreadable;
 
 /// The index of the narrowest that is asked for, in the order of the list.
@@ -84,13 +85,12 @@ pub(super) fn tasks(connection: &Connection, query: &TaskQuery) -> Result<TaskPa
         if !page.has_room(query.limit, bytes) {
             break;
         }
-        let text: String = row.get(1)?;
-        bytes += size_of_json(text.len() as u64);
-        match serde_json::from_str(&text) {
+        bytes += size_of_json(reader::bytes(row, 1)?.len() as u64);
+        match reader::parsed(row, 1)? {
             Ok(task) => page.tasks.push(task),
             // One bad record does not keep a caller from the others.
             Err(error) => {
-                let error = unreadable("task", &row.get::<_, String>(0)?, &error);
+                let error = unreadable("task", &reader::shown(row, 0)?, &error);
                 tracing::error!(event = "store.record.corrupt", err = %error);
             }
         }

@@ -9,7 +9,7 @@ use agentd_state::{
     TaskState,
 };
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
@@ -125,12 +125,10 @@ pub(super) fn entry(
         "SELECT record FROM entry WHERE kind = ?1 AND scope = ?2 AND key = ?3
          AND (expires_at IS NULL OR expires_at > ?4)",
     )?;
-    let text: Option<String> = statement
-        .query_row(params![kind.name(), scope, key, now.as_microsecond()], |row| {
-            row.get(0)
-        })
-        .optional()?;
-    let parsed = text.map(|text| serde_json::from_str(&text)).transpose();
+    let found = statement.query_row(params![kind.name(), scope, key, now.as_microsecond()], |row| {
+        parsed(row, 0)
+    });
+    let parsed = found.optional()?.transpose();
     Ok(parsed.map_err(|error| unreadable(kind.name(), key, &error))?)
 }
 
@@ -153,16 +151,15 @@ pub(super) fn entries(
     ])?;
     let mut page = PageBuilder::new(query.limit);
     while let Some(row) = rows.next()? {
-        let key: String = row.get(0)?;
+        let key = shown(row, 0)?;
         if without && key == from {
             continue;
         }
         if !query.holds(&key) || !page.has_room() {
             break;
         }
-        let text: String = row.get(1)?;
-        match serde_json::from_str(&text) {
-            Ok(entry) => page.push(entry, size_of_json(text.len() as u64)),
+        match parsed(row, 1)? {
+            Ok(entry) => page.push(entry, size_of_json(bytes(row, 1)?.len() as u64)),
             // One bad record does not keep the agent from the others.
             Err(error) => {
                 let error = unreadable(query.kind.name(), &key, &error);
@@ -173,6 +170,24 @@ pub(super) fn entries(
     Ok(page.finish())
 }
 
+/// The bytes of a text: SQLite keeps what a disk made of them, and does not look whether they still are one.
+pub(super) fn bytes<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<&'a [u8]> {
+    Ok(row.get_ref(column)?.as_bytes()?)
+}
+
+/// A name, as it can be shown.
+pub(super) fn shown(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    Ok(String::from_utf8_lossy(bytes(row, column)?).into_owned())
+}
+
+/// A record. That it is none is no fault of the statement: others are read by the same one.
+pub(super) fn parsed<T: DeserializeOwned>(
+    row: &Row<'_>,
+    column: usize,
+) -> rusqlite::Result<serde_json::Result<T>> {
+    Ok(serde_json::from_slice(bytes(row, column)?))
+}
+
 fn record<T: DeserializeOwned>(
     connection: &Connection,
     kind: &str,
@@ -180,7 +195,7 @@ fn record<T: DeserializeOwned>(
     id: &str,
 ) -> Result<Option<T>, Fault> {
     let mut statement = connection.prepare_cached(query)?;
-    let text: Option<String> = statement.query_row([id], |row| row.get(0)).optional()?;
-    let parsed = text.map(|text| serde_json::from_str(&text)).transpose();
+    let found = statement.query_row([id], |row| parsed(row, 0));
+    let parsed = found.optional()?.transpose();
     Ok(parsed.map_err(|error| unreadable(kind, id, &error))?)
 }

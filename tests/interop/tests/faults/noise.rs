@@ -6,10 +6,10 @@ use std::time::Duration;
 use agentd_interop::sane::{echo as tool, sane};
 use agentd_interop::tap::{Act, Asked, Tap, event, event_head};
 use agentd_interop::{hasty, soon, worker};
+use agentd_noise::{Edits, value};
 use futures::stream::{self, StreamExt as _};
-use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::sample::{Index, select};
+use proptest::sample::select;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
@@ -28,78 +28,49 @@ const CASES: u32 = 96;
 /// What is done to the right bytes, and how they are announced.
 #[derive(Debug, Clone)]
 struct Noise {
-    edits: Vec<(Index, usize, Vec<u8>)>,
+    edits: Edits,
     kind: &'static str,
     coding: Option<&'static str>,
     is_list: bool,
     value: Value,
 }
 
-/// Small values of any kind, with the keys that the protocol has.
-fn value() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
-        "\\PC{0,8}".prop_map(Value::from),
-        select(vec!["text", "image", "resource", "2.0", "object", "1"]).prop_map(Value::from),
-    ];
-    let key = select(vec![
-        "content",
-        "type",
-        "text",
-        "data",
-        "mimeType",
-        "isError",
-        "structuredContent",
-        "tools",
-        "name",
-        "inputSchema",
-        "outputSchema",
-        "nextCursor",
-        "resource",
-        "uri",
-        "blob",
-        "annotations",
-        "_meta",
-        "properties",
-        "$ref",
-        "resultType",
-    ]);
-    leaf.prop_recursive(4, 32, 6, move |inner| {
-        prop_oneof![
-            vec(inner.clone(), 0..5).prop_map(Value::from),
-            vec((key.clone(), inner), 0..6)
-                .prop_map(|pairs| pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()),
-        ]
-    })
-}
+/// The keys that the protocol has.
+const KEYS: &[&str] = &[
+    "content",
+    "type",
+    "text",
+    "data",
+    "mimeType",
+    "isError",
+    "structuredContent",
+    "tools",
+    "name",
+    "inputSchema",
+    "outputSchema",
+    "nextCursor",
+    "resource",
+    "uri",
+    "blob",
+    "annotations",
+    "_meta",
+    "properties",
+    "$ref",
+    "resultType",
+];
 
 fn noise() -> impl Strategy<Value = Noise> {
-    let bytes = prop_oneof![
-        vec(any::<u8>(), 0..12),
-        "[{}\\[\\]\",:0-9a-z\\\\\n\r ]{0,10}".prop_map(String::into_bytes),
-        select(vec![
-            "\n\n",
-            "data:",
-            "event: x\n",
-            "id: \u{0}\n",
-            "retry: 99999999999999999999\n",
-            "\"id\":null",
-            "\\ud800"
-        ])
-        .prop_map(|text| text.as_bytes().to_vec()),
-    ];
-    let edits = vec((any::<Index>(), 0usize..30, bytes), 0..5);
+    let edits = Edits::any(0..5);
     let kind = select(vec!["application/json", "text/event-stream"]);
     let coding = prop_oneof![6 => Just(None), 1 => select(vec![Some("gzip"), Some("br"), Some("zstd"), Some("deflate")])];
-    (edits, kind, coding, any::<bool>(), value()).prop_map(|(edits, kind, coding, is_list, value)| Noise {
-        edits,
-        kind,
-        coding,
-        is_list,
-        value,
+    (edits, kind, coding, any::<bool>(), value(KEYS)).prop_map(|(edits, kind, coding, is_list, value)| {
+        Noise {
+            edits,
+            kind,
+            coding,
+            is_list,
+            value,
+        }
     })
 }
 
@@ -124,11 +95,7 @@ impl Noise {
             message.to_string()
         }
         .into_bytes();
-        for (at, cut, bytes) in &self.edits {
-            let at = at.index(body.len() + 1);
-            let end = (at + cut).min(body.len());
-            body.splice(at..end, bytes.iter().copied());
-        }
+        self.edits.apply(&mut body);
         let coding = self
             .coding
             .map(|coding| format!("content-encoding: {coding}\r\n"));
@@ -169,8 +136,7 @@ async fn is_survived(noise: Noise) {
             .map(|error| error.to_string())
     };
     if let Some(words) = words {
-        assert!(!words.is_empty() && words.len() < 4096, "{noise:?}: {words:?}");
-        assert!(!words.chars().any(char::is_control), "{noise:?}: {words:?}");
+        agentd_noise::words(&words);
     }
     tap.rule(sane);
     let after = soon("the call after it", echo(&connection, "after")).await;
