@@ -67,6 +67,8 @@ pub struct TurnOutcome {
     pub text: String,
     /// One line for people; none when there is nothing to say.
     pub reason: Option<String>,
+    /// The same without words of the model's or of its endpoint: for who may not read the conversation.
+    pub plain: Option<String>,
     /// The conversation, this turn included.
     pub transcript: Transcript,
     /// Answers of the model.
@@ -128,6 +130,7 @@ pub async fn run(
         status: end.status,
         text: turn.text,
         reason: end.reason,
+        plain: end.loggable,
         transcript,
         rounds: turn.rounds,
         compactions: turn.compactions,

@@ -314,6 +314,7 @@ fn an_outcome_travels_as_json() {
         status: Status::ExhaustedSteps,
         text: "t".into(),
         reason: None,
+        plain: Some("p".into()),
         transcript,
         rounds: 1,
         compactions: 0,

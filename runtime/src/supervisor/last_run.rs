@@ -24,7 +24,10 @@ pub(super) fn last_run(
     let (outcome, reason, steps, tokens) = match end {
         TurnEnd::Done(result) => (
             result.status.label(),
-            words_of(result.status).map(str::to_owned),
+            result
+                .plain
+                .clone()
+                .or_else(|| words_of(result.status).map(str::to_owned)),
             result.steps,
             result.tokens,
         ),
@@ -68,6 +71,7 @@ mod tests {
             status,
             text: "the secret plan".into(),
             reason: Some("because of the secret plan".into()),
+            plain: None,
             transcript: Value::Null,
             steps: 3,
             tokens: 40,
@@ -97,6 +101,25 @@ mod tests {
                 ..expected.clone()
             }
         );
+        // A refusal is the agent's own, or that of its budget.
+        let spent = "the requests of this week (2, intelligence.budget) are used up".to_owned();
+        for (plain, says) in [
+            (None, "the agent declined the task".to_owned()),
+            (Some(spent.clone()), spent),
+        ] {
+            let TurnEnd::Done(mut result) = done(Status::Refused) else {
+                panic!("it is done")
+            };
+            result.plain = plain;
+            assert_eq!(
+                told(TurnEnd::Done(result)),
+                LastRun {
+                    outcome: "refused".into(),
+                    reason: Some(says),
+                    ..expected.clone()
+                }
+            );
+        }
         let broken = TurnEnd::Broken {
             reason: "the worker process was killed by SIGKILL".into(),
             began: true,

@@ -235,6 +235,7 @@ mod tests {
             status,
             text: text.into(),
             reason: reason.map(str::to_owned),
+            plain: None,
             transcript: Value::Null,
             steps: 1,
             tokens: 10,

@@ -329,6 +329,8 @@ pub struct TurnResult {
     pub text: String,
     /// Why it is not `completed`, for people.
     pub reason: Option<String>,
+    /// The same without words of the model's or of its endpoint, where that is something.
+    pub plain: Option<String>,
     /// The conversation with this turn in it.
     pub transcript: Value,
     /// Model and tool calls.

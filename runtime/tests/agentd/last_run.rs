@@ -30,7 +30,7 @@ async fn field_l10_the_limit_that_ended_a_turn_and_what_it_cost_are_reported() {
             id: run.id.clone(),
             trigger: "message".into(),
             outcome: "exhausted_steps".into(),
-            reason: Some("the turn used up its steps (limits.run.steps)".into()),
+            reason: Some("limits.run.steps (1) is used up".into()),
             steps: 1,
             tokens: 10,
             ..run

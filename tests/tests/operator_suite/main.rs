@@ -5,6 +5,7 @@
 
 mod callers;
 mod drift;
+mod examples;
 mod folders;
 mod harness;
 mod oauth;

@@ -122,9 +122,12 @@ impl TurnRunner {
                 turn.caller.spent.add(1, tokens);
                 self.metrics.model(&call);
             }
-            FromWorker::ServerFailed { server } | FromWorker::ServerChanged { server } => {
-                self.suspect(server)
+            FromWorker::ServerFailed { server } => {
+                self.metrics
+                    .connect_failed(&server, &current(&self.settings).document);
+                self.suspect(server);
             }
+            FromWorker::ServerChanged { server } => self.suspect(server),
             FromWorker::Text {
                 run_id,
                 text,
@@ -243,8 +246,11 @@ pub(super) enum Lost {
 fn named(mut result: Box<TurnResult>, asked: Option<Status>) -> Box<TurnResult> {
     if let (Status::Cancelled, Some(status)) = (result.status, asked) {
         result.status = status;
-        if matches!(status, Status::ExhaustedSteps | Status::ExhaustedTokens) {
-            result.reason = Some("it and its subagents used up what they may (limits.run)".to_owned());
+        // The worker knows of the cancellation alone.
+        result.plain = matches!(status, Status::ExhaustedSteps | Status::ExhaustedTokens)
+            .then(|| "it and its subagents used up what they may (limits.run)".to_owned());
+        if result.plain.is_some() {
+            result.reason.clone_from(&result.plain);
         }
     }
     result
@@ -260,6 +266,7 @@ fn forced(status: Status, run_id: &str, tool_calls: u64) -> Option<Box<TurnResul
             reason: Some(
                 "the turn used up its time (limits.run.deadline), and its worker had to be killed".to_owned(),
             ),
+            plain: None,
             transcript: Value::Null,
             steps: 0,
             tokens: 0,
