@@ -1,6 +1,7 @@
 //! The admin port: `/healthz`, `/readyz`, `/metrics`, plain http. Anybody in the cluster may ask, so it says nothing that
 //! was written by a caller, a model or a server, and no secret.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::sync::watch;
 
-use crate::metrics::Metrics;
+use crate::metrics::{Levels, Metrics};
 
 /// Probes and scrapes come from a few places, one request at a time.
 pub const BOUNDS: Bounds = Bounds {
@@ -24,6 +25,16 @@ pub const BOUNDS: Bounds = Bounds {
     streams: 16,
     linger: Duration::from_secs(5),
 };
+
+/// Where the counters are.
+const METRICS: &str = "/metrics";
+
+/// Says so where the port is open to all who reach the machine, which in a pod is what it is for.
+pub fn tell_reach(address: SocketAddr) {
+    if address.ip().is_unspecified() {
+        tracing::info!(event = "metrics.bound_all_interfaces", %address);
+    }
+}
 
 /// The identity as `/readyz` sees it.
 #[derive(Clone)]
@@ -61,6 +72,8 @@ pub struct Admin {
     pub identity: Option<IdentityHealth>,
     /// The counters.
     pub metrics: Metrics,
+    /// What stands there at this moment; none in a process that has nothing of that kind.
+    pub levels: Option<Arc<dyn Fn() -> Levels + Send + Sync>>,
 }
 
 impl Admin {
@@ -71,7 +84,13 @@ impl Admin {
         blockers
     }
 
-    fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
+    /// Not here: it asks the machine, which may take its time.
+    async fn levels(&self) -> Option<Levels> {
+        let levels = self.levels.clone()?;
+        tokio::task::spawn_blocking(move || levels()).await.ok()
+    }
+
+    fn answer(&self, method: &Method, path: &str, levels: Option<&Levels>) -> Response<Full<Bytes>> {
         if method != Method::GET && method != Method::HEAD {
             return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
         }
@@ -84,7 +103,10 @@ impl Admin {
                 }
                 text(StatusCode::SERVICE_UNAVAILABLE, blockers.join("\n") + "\n")
             }
-            "/metrics" => text(StatusCode::OK, self.metrics.render(self.blockers().is_empty())),
+            METRICS => text(
+                StatusCode::OK,
+                self.metrics.render(self.blockers().is_empty(), levels),
+            ),
             _ => text(
                 StatusCode::NOT_FOUND,
                 "there are /healthz, /readyz and /metrics\n",
@@ -97,7 +119,12 @@ impl Handler for Admin {
     type Body = Full<Bytes>;
 
     async fn handle(&self, _: Option<Arc<SpiffeId>>, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        self.answer(request.method(), request.uri().path())
+        let path = request.uri().path();
+        let levels = match path {
+            METRICS => self.levels().await,
+            _ => None,
+        };
+        self.answer(request.method(), path, levels.as_ref())
     }
 
     async fn revoked(&self, _: Option<Arc<SpiffeId>>) {
@@ -118,9 +145,10 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
+    use crate::metrics::Process;
 
     async fn get(admin: &Admin, path: &str) -> (u16, String) {
-        let response = admin.answer(&Method::GET, path);
+        let response = admin.answer(&Method::GET, path, None);
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8(body.to_vec()).unwrap())
@@ -142,7 +170,8 @@ mod tests {
         let admin = Admin {
             readiness: readiness.clone(),
             identity: Some(identity),
-            metrics: Metrics::new().unwrap(),
+            metrics: Metrics::new(Process::Agent).unwrap(),
+            levels: None,
         };
         readiness.block("store", "not open yet");
         assert_eq!(get(&admin, "/healthz").await, (200, "ok\n".into()));
@@ -160,6 +189,6 @@ mod tests {
         };
         assert_eq!(get(&without, "/readyz").await, (200, "ok\n".into()));
         assert_eq!(get(&without, "/").await.0, 404);
-        assert_eq!(without.answer(&Method::POST, "/healthz").status(), 405);
+        assert_eq!(without.answer(&Method::POST, "/healthz", None).status(), 405);
     }
 }

@@ -20,6 +20,8 @@ pub struct ServerView {
     pub state: ServerState,
     /// Why it is not connected.
     pub message: Option<String>,
+    /// How often it could not be connected, or broke off at once.
+    pub failures: u64,
     /// From the last handshake that succeeded; without it nothing is known of the server itself.
     pub info: Option<ServerInfo>,
     /// Negotiated; for the spawn payload.
@@ -42,6 +44,7 @@ impl ServerView {
             server,
             state: ServerState::Connecting,
             message: None,
+            failures: 0,
             info: None,
             era: None,
             instructions: None,
@@ -67,6 +70,7 @@ impl ServerView {
     pub fn failed(&mut self, error: &ConnectError) {
         self.state = error.state;
         self.message = Some(error.message.clone());
+        self.failures = self.failures.saturating_add(1);
     }
 
     fn report(&self) -> report::Server {

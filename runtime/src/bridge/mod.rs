@@ -29,7 +29,7 @@ use crate::children::Children;
 use crate::files::Folders;
 use crate::identity::PodIdentity;
 use crate::logging::LevelHandle;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Process};
 use crate::pod::Pod;
 use crate::reload::{Reloader, Settings, bundle_of};
 use crate::report::{Reporter, settled};
@@ -99,7 +99,7 @@ async fn serve(start: Start) -> Result<u8, StartError> {
     let mut signals = Signals::install().map_err(system)?;
     // It starts no process, and is the first one of its container.
     let _ = Children::adopt().map_err(system)?;
-    let metrics = Metrics::new().map_err(system)?;
+    let metrics = Metrics::new(Process::Bridge).map_err(system)?;
     let readiness = Readiness::new();
     readiness.block("listener", "not bound yet");
 
@@ -138,7 +138,9 @@ async fn serve(start: Start) -> Result<u8, StartError> {
             readiness: readiness.clone(),
             identity: Some(identity.health()),
             metrics: metrics.clone(),
+            levels: None,
         };
+        admin::tell_reach(address);
         let server = Server::bind(Events::METRICS, address, None, admin::BOUNDS)
             .await
             .map_err(bind(address))?;

@@ -128,6 +128,11 @@ impl Lanes {
         next
     }
 
+    /// How many tasks there are, and of how many conversations one runs or is about to.
+    pub fn open(&self) -> (usize, usize) {
+        (self.all.tasks, self.waiting.len())
+    }
+
     fn count(&mut self, entry: &Entry) {
         self.all.add(entry.bytes);
         let own = self.by_owner.entry(entry.owner.clone()).or_default();

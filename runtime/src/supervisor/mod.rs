@@ -8,6 +8,7 @@ pub mod budget;
 pub mod instruction;
 pub mod lanes;
 mod last_run;
+mod measured;
 pub mod office;
 pub mod one_shot;
 mod open;
@@ -35,6 +36,7 @@ use tokio::sync::{mpsc, watch};
 
 use self::budget::Budget;
 use self::instruction::{Follower, Standing};
+use self::measured::Measured;
 use self::office::Office;
 use self::settings::Settings;
 use self::subagents::Subagents;
@@ -43,7 +45,7 @@ use self::turns::TurnRunner;
 use crate::children::Children;
 use crate::identity::PodIdentity;
 use crate::logging::LevelHandle;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Process};
 use crate::pod::Pod;
 use crate::reload::bundle_of;
 use crate::signals::Signals;
@@ -152,7 +154,7 @@ impl Foundation {
         let children = Children::adopt().map_err(|error| StartError::System(error.to_string()))?;
         let Loaded { document, live } = &start.loaded;
         start.level.set(&document.observability);
-        let metrics = Metrics::new().map_err(|error| StartError::System(error.to_string()))?;
+        let metrics = Metrics::new(Process::Agent).map_err(|error| StartError::System(error.to_string()))?;
         let clock = clock::system();
         let identity = match &document.identity {
             None => None,
@@ -177,6 +179,7 @@ impl Foundation {
             ..Outbound::default()
         };
         let (store, durability) = storage::open(document, &instance, &outbound, clock.clone()).await?;
+        let store: Arc<dyn Store> = Arc::new(Measured::new(store, metrics.clone()));
         let servers = Supervised::start(
             &document.mcp,
             instance.clone(),

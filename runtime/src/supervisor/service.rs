@@ -12,6 +12,7 @@ use agentd_base::class::exit;
 use agentd_base::drain::Drain;
 use agentd_base::readiness::Readiness;
 use agentd_base::report::{LastRun, Rejected, Report};
+use agentd_config::document::StoreKind;
 use agentd_config::endpoint::{self, Listen};
 use agentd_config::{Document, secret};
 use agentd_mcp::ServersView;
@@ -25,6 +26,8 @@ use super::{Foundation, Start, StartError};
 use crate::admin::{self, Admin};
 use crate::files::Folders;
 use crate::logging::LevelHandle;
+use crate::metrics::machine::Machine;
+use crate::metrics::{Levels, Phase};
 use crate::pod::Pod;
 use crate::reload::Reloader;
 use crate::report::{Reporter, settled};
@@ -79,7 +82,9 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
             readiness: readiness.clone(),
             identity,
             metrics: foundation.metrics.clone(),
+            levels: Some(levels(document, &tasks, &foundation)),
         };
+        admin::tell_reach(address);
         let server = Server::bind(Events::METRICS, address, None, admin::BOUNDS)
             .await
             .map_err(|error| listen_fault("observability.metrics_addr", &error))?;
@@ -148,6 +153,7 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
 
     readiness.block("drain", "the agent is about to stop");
     let limit = document.lifecycle.drain_timeout();
+    foundation.metrics.drain(Phase::Start);
     tracing::info!(event = "drain.start", limit_s = limit.as_secs());
     let orderly = async {
         tokio::join!(tasks.drain(patience(limit)), drain.run(limit));
@@ -161,11 +167,40 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
         _ = signals.next() => false,
     };
     if clean {
+        foundation.metrics.drain(Phase::Done);
         tracing::info!(event = "drain.done");
         return Ok(exit::DONE);
     }
+    foundation.metrics.drain(Phase::Abandon);
     tracing::warn!(event = "drain.abandon");
     Ok(exit::HARD_KILL)
+}
+
+/// What stands there whenever it is asked for.
+fn levels(
+    document: &Document,
+    tasks: &Arc<Tasks>,
+    foundation: &Foundation,
+) -> Arc<dyn Fn() -> Levels + Send + Sync> {
+    let (tasks, office) = (tasks.clone(), foundation.runner.office.clone());
+    // The store stays where it was when the process began.
+    let store = match document.store_kind() {
+        StoreKind::File => document.store_path(|name| std::env::var(name).ok()),
+        StoreKind::Memory | StoreKind::Mcp | StoreKind::Http => None,
+    };
+    Arc::new(move || {
+        let (pending, queued) = tasks.waiting();
+        let (subagents, depth, breadth) = office.extent_of_subagents();
+        Levels {
+            subagents,
+            depth,
+            breadth,
+            pending,
+            queued,
+            budget: office.budget.remaining(),
+            machine: Machine::read(store.as_deref()),
+        }
+    })
 }
 
 /// How long turns may go on by themselves after SIGTERM: what is left of the drain's time when asking, killing and

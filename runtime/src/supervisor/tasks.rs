@@ -183,6 +183,13 @@ impl Tasks {
         }
     }
 
+    /// How many messages no turn works on yet, and how many conversations wait for a slot.
+    pub fn waiting(&self) -> (usize, usize) {
+        let (tasks, lanes) = lock(&self.lanes).open();
+        let running = self.slots.taken();
+        (tasks.saturating_sub(running), lanes.saturating_sub(running))
+    }
+
     /// What happens to this task, which is open.
     fn feed(&self, id: &str) -> Arc<Feed> {
         let mut followed = lock(&self.followed);

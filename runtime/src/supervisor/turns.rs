@@ -125,6 +125,8 @@ impl TurnRunner {
     /// Runs a turn to its end. When `stop` fires the worker is asked to end it, then made to.
     pub async fn run(&self, input: TurnInput, stop: &CancellationToken) -> TurnEnd {
         tracing::info!(event = "turn.start", run.id = input.run_id);
+        let kind = input.charge.as_ref().map_or(Holder::Root, |_| Holder::Subagent);
+        let counted = self.metrics.turn(kind);
         let run_id = input.run_id.clone();
         let end = tokio::select! {
             biased;
@@ -137,11 +139,20 @@ impl TurnRunner {
         };
         match &end {
             // The worker has logged how it ended.
-            TurnEnd::Done(result) => self.metrics.turn(result.status),
+            TurnEnd::Done(result) => counted.ended(result.status),
             TurnEnd::Broken {
-                reason, tool_calls, ..
+                reason,
+                tool_calls,
+                began,
             } => {
-                self.metrics.crash();
+                if *began {
+                    self.metrics.crash();
+                }
+                counted.ended(if stop.is_cancelled() {
+                    Status::Cancelled
+                } else {
+                    Status::Failed
+                });
                 tracing::error!(event = "turn.failed", run.id = run_id, err = reason, tool_calls);
             }
         }
@@ -200,6 +211,7 @@ impl TurnRunner {
                 tool_calls,
             },
             Err(Lost::Stuck(result)) => {
+                self.metrics.stuck();
                 warm.worker.kill().await;
                 match result {
                     Some(result) => TurnEnd::Done(result),

@@ -17,6 +17,7 @@ mod bounds;
 mod bridge;
 mod cli;
 mod confined;
+mod counted;
 mod crash;
 mod crowded;
 mod dialects;

@@ -166,9 +166,9 @@ async fn m2_a_turn_that_is_cancelled_takes_its_subagents_with_it_but_not_those_t
         .collect();
     let states: Vec<&str> = told.iter().map(|one| one["status"].as_str().unwrap()).collect();
     assert_eq!(states, ["cancelled", "cancelled", "running"]);
-    assert_eq!(world.runner.office.live_subagents(), 1);
+    assert_eq!(world.runner.office.extent_of_subagents().0, 1);
     world.runner.office.close_subagents().await;
-    assert_eq!(world.runner.office.live_subagents(), 0);
+    assert_eq!(world.runner.office.extent_of_subagents().0, 0);
 }
 
 /// Memory and artifacts are the principal's, plans and subagents the conversation's.
@@ -324,7 +324,7 @@ async fn m2_a_subagent_that_nobody_waits_for_any_more_does_not_begin() {
     // Begun by one look at it, and given up.
     assert!(futures::FutureExt::now_or_never(asking).is_none());
     let ended = async {
-        while office.live_subagents() > 0 {
+        while office.extent_of_subagents().0 > 0 {
             tokio::task::yield_now().await;
         }
     };

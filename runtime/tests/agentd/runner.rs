@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use agentd::metrics::Metrics;
+use agentd::metrics::{Metrics, Process};
 use agentd::reload::Settings;
 use agentd::supervisor::asking::Human;
 use agentd::supervisor::budget::Budget;
@@ -87,7 +87,7 @@ pub fn runner_of(parts: Parts) -> Running {
             instruction: Default::default(),
             budget: Budget::new(Counters::default(), store, clock(), settings),
         }),
-        metrics: Metrics::new().unwrap(),
+        metrics: Metrics::new(Process::Agent).unwrap(),
     });
     (runner, sender)
 }

@@ -112,7 +112,7 @@ async fn a_message_is_answered_by_a_tool_and_the_conversation_goes_on_in_a_warm_
     assert_eq!(admin.get("/healthz").await.unwrap().0, 200);
     assert_eq!(admin.get("/readyz").await.unwrap(), (200, "ok\n".into()));
     for line in [
-        r#"agent_turns_total{status="completed"} 2"#,
+        r#"agent_runs_total{status="completed"} 2"#,
         r#"agent_tool_calls_total{outcome="ok",server="fs"} 2"#,
         "agent_intel_calls_total 4",
         r#"agent_tokens_total{type="input"} 28"#,

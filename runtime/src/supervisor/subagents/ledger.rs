@@ -56,6 +56,7 @@ pub(super) struct Newcomer<'a> {
 struct Living {
     owner: String,
     parent: String,
+    depth: u32,
     /// Since when it only waits for a message.
     waits: Option<Instant>,
 }
@@ -141,6 +142,7 @@ impl Ledger {
         let living = Living {
             owner: new.owner.to_owned(),
             parent: new.parent.to_owned(),
+            depth: new.depth,
             waits: None,
         };
         self.living.insert(new.handle.to_owned(), living);
@@ -191,6 +193,17 @@ impl Ledger {
     pub(super) fn live(&self) -> usize {
         self.living.len()
     }
+
+    /// Generations of those that live, and the most that one parent has.
+    pub(super) fn extent(&self) -> (u32, usize) {
+        let depth = self.living.values().map(|one| one.depth).max();
+        let mut of_parents = HashMap::<&str, usize>::new();
+        for one in self.living.values() {
+            *of_parents.entry(&one.parent).or_default() += 1;
+        }
+        let breadth = of_parents.into_values().max();
+        (depth.unwrap_or_default(), breadth.unwrap_or_default())
+    }
 }
 
 #[cfg(test)]
@@ -240,6 +253,7 @@ mod tests {
         let later = now + Duration::from_millis(500);
         ledger.admit(new("7", "o", "d", 1), &bounds(), later).unwrap();
         assert_eq!(ledger.live(), 3);
+        assert_eq!(ledger.extent(), (1, 2));
         // Nothing is kept of a principal whose burst is full again.
         ledger.release("7");
         let later = later + Duration::from_secs(9);

@@ -86,6 +86,9 @@ impl Office {
                 return;
             }
             lock(&office.subagents.live).insert(life.handle.clone(), live);
+            if let Some(runner) = office.runner.upgrade() {
+                runner.metrics.subagent_begins();
+            }
             if begun.send(Ok(following)).is_ok() {
                 return office.spend(life, text).await;
             }
@@ -207,6 +210,7 @@ impl Office {
         );
         let own = conversation_of(&life.caller.root, &life.handle);
         if let Some(runner) = self.runner.upgrade() {
+            runner.metrics.subagent_ends();
             runner.pool.let_go(&own);
         }
         self.stored(self.last_record(&life.caller.root, &record)).await;

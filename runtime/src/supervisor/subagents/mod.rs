@@ -171,9 +171,11 @@ impl Office {
         self.subagents.running.wait().await;
     }
 
-    /// How many live.
-    pub fn live_subagents(&self) -> usize {
-        lock(&self.subagents.ledger).live()
+    /// How many live, in how many generations, and the most that one turn has.
+    pub fn extent_of_subagents(&self) -> (usize, u32, usize) {
+        let ledger = lock(&self.subagents.ledger);
+        let (depth, breadth) = ledger.extent();
+        (ledger.live(), depth, breadth)
     }
 
     /// What it is given: of what its caller holds, within what its caller has left.

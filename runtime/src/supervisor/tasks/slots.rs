@@ -69,6 +69,12 @@ impl Slots {
         usize::try_from(limit).unwrap_or(Semaphore::MAX_PERMITS)
     }
 
+    /// How many are taken.
+    pub(super) fn taken(&self) -> usize {
+        let size = self.size();
+        size.saturating_sub(self.free.available_permits())
+    }
+
     fn size(&self) -> MutexGuard<'_, usize> {
         self.size.lock().unwrap_or_else(PoisonError::into_inner)
     }

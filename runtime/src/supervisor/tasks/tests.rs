@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Process};
 use crate::supervisor::budget::Budget;
 use crate::supervisor::office::{self, Office};
 use crate::supervisor::settings::Settings;
@@ -191,7 +191,7 @@ fn world(trouble: Trouble) -> World {
         suspects: mpsc::channel(1).0,
         human: None,
         office: Arc::new(office),
-        metrics: Metrics::new().unwrap(),
+        metrics: Metrics::new(Process::Agent).unwrap(),
     };
     let tasks = Tasks::new(
         store.clone(),

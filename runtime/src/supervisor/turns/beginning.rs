@@ -30,6 +30,7 @@ impl TurnRunner {
         let ended = self.follow(&mut warm, turn, stop).await;
         match ended {
             Err(Lost::Idle(reason)) if waited && !stop.is_cancelled() => {
+                self.metrics.restart();
                 tracing::warn!(event = "child.exit", run.id = input.run_id, err = reason);
                 (warm, _) = self.begin(settings, &input).await?;
                 let ended = self.follow(&mut warm, turn, stop).await;
@@ -61,6 +62,7 @@ impl TurnRunner {
                     if !was_warm {
                         return Err(reason);
                     }
+                    self.metrics.restart();
                     tracing::warn!(event = "child.exit", run.id = input.run_id, err = reason);
                 }
             }
