@@ -194,7 +194,7 @@ impl Request {
         let mut request = Map::new();
         request.insert("tool".to_owned(), name.into());
         request.insert("arguments".to_owned(), Value::Object(arguments));
-        serde_json::from_value(Value::Object(request)).map_err(|error| error.to_string())
+        serde_json::from_value(Value::Object(request)).map_err(|error| agentd_base::json::why(&error))
     }
 
     /// The tool whose grant it needs; none for what the turn loop itself asks.

@@ -83,7 +83,7 @@ impl List {
 fn fault<T: DeserializeOwned>(entry: &Value) -> Option<String> {
     serde_json::from_value::<T>(entry.clone())
         .err()
-        .map(|error| error.to_string())
+        .map(|error| agentd_base::json::why(&error))
 }
 
 /// Takes out of an answer what is no entry of its list. Anything that is not such an answer stays as it is.

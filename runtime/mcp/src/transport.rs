@@ -140,7 +140,7 @@ impl Transport {
                         Err(unexpected("a request in place of an answer"))
                     }
                     Ok(message) => Ok(StreamableHttpPostResponse::Json(message, id)),
-                    Err(error) => Err(unexpected(&error.to_string())),
+                    Err(error) => Err(unexpected(&agentd_base::json::why(&error))),
                 }
             }
             // Whatever comes with a 2xx to a notification or an answer of ours: nothing in it is for us.

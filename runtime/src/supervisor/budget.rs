@@ -9,6 +9,7 @@ use std::time::Duration;
 use agentd_agent::budget::{Counters, Decision, Ledger, Per, Plan, Tactic, Window};
 use agentd_agent::request::Reservation;
 use agentd_base::clock::SharedClock;
+use agentd_base::json::why;
 use agentd_config::Document;
 use agentd_config::document::{self, Exhausted};
 use agentd_state::{Entry, EntryKind, Store, StoreError, Write};
@@ -62,8 +63,9 @@ impl Budget {
         let entry = store.entry(EntryKind::Budget, SCOPE, KEY, clock.now()).await?;
         let counters = match entry {
             None => Counters::default(),
-            Some(entry) => serde_json::from_value(entry.value)
-                .map_err(|error| StoreError::Corrupt(format!("the counters of the budget: {error}")))?,
+            Some(entry) => serde_json::from_value(entry.value).map_err(|error| {
+                StoreError::Corrupt(format!("the counters of the budget: {}", why(&error)))
+            })?,
         };
         Ok(Self::new(counters, store, clock, settings))
     }

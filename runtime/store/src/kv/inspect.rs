@@ -82,7 +82,7 @@ async fn intent<K: Kv>(kv: &K, names: &Names) -> Result<Option<Result<Intent, St
     let text = kv.get(&key).await.map_err(|error| unavailable(kv, &error))?;
     Ok(text.map(|text| {
         let envelope = names.open(&key, &text).map_err(|error| error.to_string())?;
-        serde_json::from_value(envelope.state).map_err(|error| format!("{key}: {error}"))
+        Intent::of(envelope).map_err(|error| error.to_string())
     }))
 }
 
