@@ -201,19 +201,23 @@ where
                     "send the call with Content-Type: application/a2a+json",
                 ));
             }
-            match object(&bytes) {
-                Ok(mut fields) => {
-                    fields.append(&mut params);
-                    params = fields;
-                }
+            params = match with_body(params, &bytes) {
+                Ok(params) => params,
                 Err(fault) => return unmet(fault),
-            }
+            };
         }
     }
     Ok(Ok((Binding::HttpJson, operation, Value::Object(params))))
 }
 
-pub(crate) fn object(bytes: &[u8]) -> Result<Map<String, Value>, Fault> {
+/// The parameters of a call whose body says some of them; what its path and its query say counts more.
+pub(crate) fn with_body(mut params: Map<String, Value>, bytes: &[u8]) -> Result<Map<String, Value>, Fault> {
+    let mut fields = object(bytes)?;
+    fields.append(&mut params);
+    Ok(fields)
+}
+
+fn object(bytes: &[u8]) -> Result<Map<String, Value>, Fault> {
     if agentd_base::json::values(bytes) > limit::VALUES {
         let problem = format!("it holds more than {} values", limit::VALUES);
         return Err(Fault::params(vec![crate::fault::violation("body", problem)]));

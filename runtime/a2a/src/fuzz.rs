@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json as object};
 use url::Url;
 
-use crate::call::{has_media_type, object as fields, version};
+use crate::call::{has_media_type, version, with_body};
 use crate::client::{behind, interface, outcome, parse as read, refusal_message};
 use crate::fault::Fault;
 use crate::operation::Operation;
@@ -198,13 +198,10 @@ proptest! {
         // The path says more than the query and the body.
         let named = params.get("id").cloned();
         if has_body {
-            match fields(&body) {
-                Ok(mut fields) => {
-                    fields.append(&mut params);
-                    params = fields;
-                }
+            params = match with_body(params, &body) {
+                Ok(params) => params,
                 Err(fault) => return { refused(&fault); Ok(()) },
-            }
+            };
         }
         if path.starts_with("/tasks/") {
             prop_assert_eq!(params.get("id").cloned(), named);
