@@ -82,7 +82,7 @@ impl Identity {
 /// What `agentd` said when it got none.
 pub fn fetch_identity(namespace: &str, service_account: &str) -> Result<Identity, String> {
     let folder = TempDir::new().expect("a folder");
-    connected(&issuer(namespace, "issuer-url"));
+    connected(&Issuer::told(namespace).said("issuer-url"));
     let finished = run(cluster()
         .on_node(1, install::agentd())
         .args([
@@ -108,7 +108,8 @@ pub fn fetch_identity(namespace: &str, service_account: &str) -> Result<Identity
 /// What `agentd` said when it got none.
 pub fn fetch_with_token(namespace: &str, token: &str) -> Result<Identity, String> {
     let folder = TempDir::new().expect("a folder");
-    let url = issuer(namespace, "issuer-url");
+    let issuer = Issuer::told(namespace);
+    let url = issuer.said("issuer-url");
     connected(&url);
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -118,8 +119,8 @@ pub fn fetch_with_token(namespace: &str, token: &str) -> Result<Identity, String
     let finished = run(cluster()
         .on_node(1, install::agentd())
         .args(["identity", "fetch", "--issuer-url", &url])
-        .args(["--issuer-id", &issuer(namespace, "issuer-id"), "--bundle"])
-        .arg(file("roots.pem", &issuer(namespace, "bundle.pem")))
+        .args(["--issuer-id", &issuer.said("issuer-id"), "--bundle"])
+        .arg(file("roots.pem", &issuer.said("bundle.pem")))
         .arg("--token-file")
         .arg(file("token", token))
         .arg("--out")
@@ -132,21 +133,28 @@ pub fn fetch_with_token(namespace: &str, token: &str) -> Result<Identity, String
 }
 
 /// What a namespace is told of the issuer.
-fn issuer(namespace: &str, key: &str) -> String {
-    let bundle = [
-        "--namespace",
-        namespace,
-        "get",
-        "configmap",
-        "agentd-bundle",
-        "-o",
-        "json",
-    ];
-    let bundle: Value = serde_json::from_str(&cluster().kubectl(bundle).ok()).expect("JSON");
-    bundle["data"][key]
-        .as_str()
-        .expect("a key of agentd-bundle")
-        .to_owned()
+struct Issuer(Value);
+
+impl Issuer {
+    fn told(namespace: &str) -> Self {
+        let bundle = [
+            "--namespace",
+            namespace,
+            "get",
+            "configmap",
+            "agentd-bundle",
+            "-o",
+            "json",
+        ];
+        Self(serde_json::from_str(&cluster().kubectl(bundle).ok()).expect("JSON"))
+    }
+
+    fn said(&self, key: &str) -> String {
+        self.0["data"][key]
+            .as_str()
+            .expect("a key of agentd-bundle")
+            .to_owned()
+    }
 }
 
 /// Sends `text` with the official Python client.

@@ -10,5 +10,6 @@ pub mod install;
 pub mod model;
 pub mod namespace;
 pub mod outside;
+pub mod probes;
 pub mod samples;
 pub mod wait;

@@ -8,30 +8,17 @@ use agentd_tests::cluster::{cluster, repository};
 use agentd_tests::command::run;
 use agentd_tests::install;
 use agentd_tests::outside::peers;
+use agentd_tests::probes;
 use agentd_tests::samples::ready_namespace;
-
-const CHECKS: [&str; 8] = [
-    "card",
-    "send",
-    "stream",
-    "get",
-    "list",
-    "cancel",
-    "subscribe-terminal",
-    "notfound",
-];
 
 /// Every check of a probe passes, and all were made.
 fn judged(mut probe: Command) {
     let finished = run(&mut probe);
-    let passed = |check: &&str| {
-        let line = format!("ok {check}");
-        finished.stdout.lines().any(|said| {
-            said.strip_prefix(&line)
-                .is_some_and(|more| more.is_empty() || more.starts_with(' '))
-        })
-    };
-    assert!(finished.code == 0 && CHECKS.iter().all(passed), "{finished}");
+    let passed = |check: &&str| probes::passed(&finished.stdout, check);
+    assert!(
+        finished.code == 0 && probes::CHECKS.iter().all(passed),
+        "{finished}"
+    );
 }
 
 fn python(agent: &Agent, caller: &Identity, binding: &str) -> Command {

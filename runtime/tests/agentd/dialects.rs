@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
+use crate::loopback::serve;
 use crate::mcp_server::McpServer;
 use crate::process::Agentd;
 
@@ -64,9 +64,7 @@ async fn start(dialect: &'static str) -> (String, Arc<Model>) {
         seen: Mutex::default(),
     });
     let app = Router::new().fallback(complete).with_state(model.clone());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    let url = format!("http://{}/v1", serve(app).await);
     (url, model)
 }
 

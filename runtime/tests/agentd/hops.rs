@@ -16,11 +16,11 @@ use axum::routing::any;
 use bytes::Bytes;
 use futures::channel::mpsc;
 use serde_json::{Map, Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::bridge::Bridge;
 use crate::install::Install;
+use crate::loopback::serve;
 use crate::process::PATIENCE;
 
 /// A stream that says nothing for this long is alive all the same: longer than the write and idle limits that proxies
@@ -57,9 +57,7 @@ impl Sessions {
         let app = Router::new()
             .route("/mcp", any(answer))
             .with_state(sessions.clone());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        let address = serve(app).await;
         (sessions, address)
     }
 

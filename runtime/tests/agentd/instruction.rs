@@ -14,9 +14,9 @@ use axum::routing::post;
 use axum::{Json, Router};
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 use crate::a2a::Caller;
+use crate::loopback::serve;
 use crate::model::{Model, tool_results};
 use crate::process::Agentd;
 
@@ -35,10 +35,7 @@ impl Scrolls {
         let app = Router::new()
             .route("/mcp", post(answer).get(stream))
             .with_state(self);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        address
+        serve(app).await
     }
 
     fn write(&self, uri: &'static str, text: &'static str) {

@@ -10,7 +10,8 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+
+use crate::loopback::serve;
 
 /// A running server; every request that it got.
 pub struct Library {
@@ -53,9 +54,7 @@ impl Library {
         let app = Router::new()
             .route("/mcp", post(answer))
             .with_state(shared.clone());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        let address = serve(app).await;
         Self { address, shared }
     }
 

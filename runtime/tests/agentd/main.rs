@@ -30,6 +30,7 @@ mod instruction;
 mod kubectl;
 mod last_run;
 mod library;
+mod loopback;
 mod mcp_cli;
 mod mcp_rich;
 mod mcp_server;
@@ -43,6 +44,8 @@ mod orphans;
 #[cfg(feature = "otel")]
 mod otel;
 mod pod;
+#[path = "../../../tests/src/probes.rs"]
+mod probes;
 mod process;
 mod reload;
 mod runner;

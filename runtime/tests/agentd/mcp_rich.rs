@@ -14,9 +14,9 @@ use axum::routing::post;
 use axum::{Json, Router};
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
+use crate::loopback::serve;
 use crate::process::PATIENCE;
 
 /// A running server.
@@ -44,9 +44,7 @@ impl Rich {
         let app = Router::new()
             .route("/mcp", post(answer))
             .with_state(shared.clone());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        let address = serve(app).await;
         Self { address, shared }
     }
 

@@ -13,8 +13,9 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
+
+use crate::loopback::serve;
 
 /// A running model.
 pub struct Model {
@@ -48,9 +49,7 @@ impl Model {
             .route("/v1/chat/completions", post(complete))
             .with_state(script.clone());
         let app = wrap(app);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        let address = serve(app).await;
         Self {
             address,
             script,

@@ -14,8 +14,9 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::channel::mpsc;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
+
+use crate::loopback::serve;
 
 type Event = Result<Bytes, Infallible>;
 
@@ -43,9 +44,7 @@ impl Notes {
         let app = Router::new()
             .route("/mcp", any(answer))
             .with_state(shared.clone());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        let address = serve(app).await;
         Self { address, shared }
     }
 

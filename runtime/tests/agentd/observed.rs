@@ -4,8 +4,8 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
+use crate::loopback::serve;
 use crate::mcp_server::McpServer;
 use crate::model::Model;
 use crate::process::Agentd;
@@ -137,9 +137,7 @@ async fn repeating(status: StatusCode) -> String {
         (status, Json(json!({ "error": { "message": message } })))
     };
     let app = Router::new().route("/v1/chat/completions", post(answer));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    let url = format!("http://{}/v1", serve(app).await);
     url
 }
 

@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
+use crate::loopback::serve;
 use crate::mcp_server::McpServer;
 use crate::model::Model;
 use crate::process::Agentd;
@@ -32,9 +32,7 @@ impl Collector {
         let app = Router::new()
             .route("/v1/traces", post(take))
             .with_state(received.clone());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        let url = format!("http://{}", serve(app).await);
         Self { url, received }
     }
 

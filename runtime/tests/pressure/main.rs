@@ -14,6 +14,8 @@
 
 #[path = "../agentd/a2a.rs"]
 mod a2a;
+#[path = "../agentd/loopback.rs"]
+mod loopback;
 #[path = "../agentd/model.rs"]
 mod model;
 #[path = "../agentd/process.rs"]

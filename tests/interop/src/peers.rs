@@ -1,6 +1,6 @@
-//! MCP servers that we did not write, on loopback, each a process of its own. `tests/scripts/peers.sh`
-//! installs them once per machine; a process ends with the test that started it, even when that is killed, since its
-//! standard input ends. And the SDKs of model providers, which judge a corpus.
+//! MCP servers that we did not write, on loopback, each a process of its own. `tests/scripts/peers.sh` installs them once
+//! per machine; a process ends with the test that started it, even when that is killed, since its standard input ends.
+//! And the SDKs of model providers, which judge a corpus.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
