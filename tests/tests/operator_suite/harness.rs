@@ -496,22 +496,18 @@ impl Operator {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
         let config = watcher::Config::default().fields(&format!("metadata.name={}", live_name(&pod)));
         let mut contents = Box::pin(watcher(maps, config).applied_objects());
-        let reporting = async {
-            while let Some(map) = contents.try_next().await.unwrap() {
-                let digest = agentd_base::digest::of_files(&map.data.unwrap());
-                self.say(
-                    namespace,
-                    account,
-                    &objects::report(&pod, &digest, servers.clone()),
-                )
-                .await;
+        let mut ready = Box::pin(for_condition(all, name, "Ready", "True", "Serving", LIMIT));
+        loop {
+            // A report that was begun is said to its end: the operator drops a half-written one with its connection.
+            tokio::select! {
+                _ = &mut ready => return pod,
+                map = contents.try_next() => {
+                    let digest = agentd_base::digest::of_files(&map.unwrap().unwrap().data.unwrap());
+                    let report = objects::report(&pod, &digest, servers.clone());
+                    self.say(namespace, account, &report).await;
+                }
             }
-        };
-        tokio::select! {
-            _ = for_condition(all, name, "Ready", "True", "Serving", LIMIT) => {}
-            () = reporting => {}
         }
-        pod
     }
 
     /// Reports, again while the operator does not know the pod yet.
