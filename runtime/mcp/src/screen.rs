@@ -2,12 +2,12 @@
 //! declared. Other requests have no declared capability behind them and are dropped, as the user's document says; so is
 //! what cannot be read the way the SDK would read it.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use agentd_base::text::clip;
 use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
-use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use sse_stream::Sse;
 
 use crate::fault::TransportError;
@@ -37,17 +37,25 @@ const RETRY: Duration = Duration::from_secs(300);
 pub(crate) fn screen(mut event: Sse, elicitation: bool) -> (Sse, Kind) {
     let most = u64::try_from(RETRY.as_millis()).unwrap_or(u64::MAX);
     event.retry = event.retry.map(|retry| retry.min(most));
+    // A member that is null is there, as the SDK sees it.
     #[derive(Deserialize)]
-    struct Head<'a> {
-        #[serde(borrow)]
-        method: Option<Cow<'a, str>>,
-        id: Option<serde::de::IgnoredAny>,
+    struct Head {
+        #[serde(default, deserialize_with = "there")]
+        method: Option<String>,
+        #[serde(default, deserialize_with = "there")]
+        id: Option<Option<IgnoredAny>>,
     }
     let data = event.data.as_deref().unwrap_or_default().trim_start();
     let (drop, kind) = match serde_json::from_str(data) {
+        // No notification, which has no id, and no request, whose id is not null (MCP, Requests): the SDK reads it as
+        // neither, and other readers as either.
+        Ok(Head {
+            method: Some(_),
+            id: Some(None),
+        }) => (true, Kind::Unasked),
         Ok(Head {
             method: Some(method),
-            id: Some(_),
+            id: Some(Some(_)),
         }) => {
             let handled = method == "ping" || (elicitation && method == "elicitation/create");
             if !handled {
@@ -57,12 +65,12 @@ pub(crate) fn screen(mut event: Sse, elicitation: bool) -> (Sse, Kind) {
         }
         Ok(Head {
             method: None,
-            id: Some(_),
+            id: Some(Some(_)),
         }) => (false, Kind::Answer),
         Ok(_) => (false, Kind::Unasked),
         // A message with a key twice, or a method that is none: two readers could see two things in it.
         Err(error) if data.starts_with('{') => {
-            tracing::debug!(event = "mcp.message.dropped", err = %error);
+            tracing::debug!(event = "mcp.message.dropped", err = %agentd_base::json::why(&error));
             (true, Kind::Unasked)
         }
         // No message, so nothing that anybody would act on.
@@ -79,13 +87,18 @@ pub(crate) fn screen(mut event: Sse, elicitation: bool) -> (Sse, Kind) {
     (Sse { data, ..event }, kind)
 }
 
+/// A member that is there, whatever it is.
+fn there<'de, D: Deserializer<'de>, T: Deserialize<'de>>(member: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(member).map(Some)
+}
+
 /// What an answer that is too much is replaced with, so that whoever waits for it hears so at once.
 fn refusal(answer: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Head {
         id: RequestId,
         #[serde(default)]
-        method: Option<serde::de::IgnoredAny>,
+        method: Option<IgnoredAny>,
     }
     let head: Head = serde_json::from_str(answer).ok()?;
     if head.method.is_some() {
@@ -128,6 +141,11 @@ mod tests {
             (
                 r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}"#,
                 Kind::Answer,
+            ),
+            // The server could not read what we asked (JSON-RPC 2.0, section 5).
+            (
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#,
+                Kind::Unasked,
             ),
             ("not json", Kind::Unasked),
             ("", Kind::Unasked),
@@ -183,6 +201,9 @@ mod tests {
             r#" {"id":1,"method":7}"#,
             r#"{"id":1,"method":["ping"]}"#,
             r#"{"id":1,"method":"ping""#,
+            r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":null,"method":"notifications/tools/list_changed"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":null,"result":{}}"#,
         ] {
             assert_eq!(screened(twice, true), (false, Kind::Unasked), "{twice}");
         }

@@ -8,7 +8,7 @@ use agentd_base::text::clip;
 use agentd_net::{Destination, NetError};
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata, OAuthHttpClient};
 
-use super::veil::{Veiled, lifted, veiled_challenge};
+use super::veil::{Veiled, lifted, lifted_url, veiled_challenge};
 use super::{denied, unavailable};
 
 /// The authorization server of an MCP server.
@@ -39,7 +39,9 @@ pub(super) async fn search<C: OAuthHttpClient + 'static>(
         return Err(denied(format!("{} {unnamed}", endpoint.authority())));
     }
     let mut metadata = found.metadata;
-    metadata.issuer = metadata.issuer.map(|issuer| lifted(&issuer).into_owned());
+    metadata.issuer = metadata
+        .issuer
+        .map(|issuer| lifted_url(&issuer).unwrap_or(issuer));
     manager.set_metadata(metadata.clone());
     let scopes = manager.select_initial_scopes(&[]).await;
     Ok(Discovered {
@@ -59,7 +61,7 @@ pub(crate) fn fault(error: AuthError) -> NetError {
             NetError::Authorization {
                 message: format!(
                     "looking for the authorization server at {}: {}",
-                    lifted(url.as_str()),
+                    clip(&lifted(url.as_str()), 2 * FOREIGN_CHARS),
                     clip(&lifted(&source.to_string()), 2 * FOREIGN_CHARS)
                 ),
                 class,
@@ -132,6 +134,14 @@ mod tests {
                 (Some(named), format!("{named}/token").as_str())
             );
         }
+    }
+
+    /// Whatever a server names, an error about it is short.
+    #[tokio::test]
+    async fn m36_an_address_of_any_length_is_told_in_a_few_words() {
+        let long: &'static str = format!("https://10.0.0.2/{}", "x".repeat(100_000)).leak();
+        let error = led("https://1.1.1.1/mcp", long, false).await.err().unwrap();
+        agentd_noise::words(&error.to_string());
     }
 
     #[tokio::test]

@@ -3,13 +3,12 @@
 //! SDK sees a name in place of an address, and whoever dials sees the address.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use http::header::LOCATION;
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest};
 use serde_json::Value;
-use url::{Host, Url};
+use url::{Host, Position, Url};
 
 use super::token::parameter;
 
@@ -27,9 +26,9 @@ impl<C: OAuthHttpClient> OAuthHttpClient for Veiled<C> {
     fn execute(&self, mut request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
             let asked = request.request.uri().to_string();
-            let real = lifted(&asked);
-            let by_name = real != asked;
-            if by_name {
+            let real = lifted_url(&asked);
+            let by_name = real.is_some();
+            if let Some(real) = real {
                 *request.request.uri_mut() = real.parse()?;
             }
             let mut response = self.0.execute(request).await?;
@@ -45,12 +44,21 @@ impl<C: OAuthHttpClient> OAuthHttpClient for Veiled<C> {
     }
 }
 
-/// A challenge whose `resource_metadata` is veiled.
+/// What the SDK reads of a challenge, with `resource_metadata` veiled. It looks for the names of parameters wherever they
+/// stand, in other words too, so it sees those that are parameters, and nothing else.
 pub(super) fn veiled_challenge(challenge: &str) -> String {
-    match parameter(challenge, "resource_metadata") {
-        Some(url) if !url.is_empty() => challenge.replacen(&url, &veiled(&url), 1),
-        _ => challenge.to_owned(),
-    }
+    let parameters = ["resource_metadata", "error", "scope"].map(|name| {
+        let value = parameter(challenge, name)?;
+        let value = if name == "resource_metadata" {
+            veiled(&value)
+        } else {
+            value
+        };
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+        Some(format!("{name}=\"{value}\""))
+    });
+    let parameters: Vec<_> = parameters.into_iter().flatten().collect();
+    format!("Bearer {}", parameters.join(", "))
 }
 
 /// The URL with a name in place of an address. This host has none: the SDK knows where it may be named, as the guard does.
@@ -68,12 +76,24 @@ fn veiled(url: &str) -> String {
         }
         Some(Host::Domain(_)) | None => return url.to_owned(),
     };
-    let (host, name) = (parsed.host_str().unwrap_or_default(), format!("{label}{ZONE}"));
-    // As it was written, where it was written so: issuers are compared letter by letter.
-    match url.contains(host) {
-        true => url.replacen(host, &name, 1),
-        false => parsed.as_str().replacen(host, &name, 1),
-    }
+    named(url, &parsed, &format!("{label}{ZONE}"))
+}
+
+/// The URL with the address back in place; `None` where its host is no name of ours.
+pub(super) fn lifted_url(url: &str) -> Option<String> {
+    let parsed = Url::parse(url).ok()?;
+    let host = host(parsed.host_str()?.strip_suffix(ZONE)?)?;
+    Some(named(url, &parsed, &host.to_string()))
+}
+
+/// The URL with another host, and the rest as it was written, where it was written so: issuers are compared letter by
+/// letter.
+fn named(url: &str, parsed: &Url, host: &str) -> String {
+    let (before, after) = (&parsed[..Position::BeforeHost], &parsed[Position::AfterHost..]);
+    let written = url
+        .strip_prefix(&parsed[..Position::AfterHost])
+        .filter(|rest| rest.is_empty() || rest.starts_with([':', '/', '?', '#']));
+    format!("{before}{host}{}", written.unwrap_or(after))
 }
 
 /// A text with the addresses back in place.
@@ -85,12 +105,9 @@ pub(super) fn lifted(text: &str) -> Cow<'_, str> {
         let before = lifted.get(..end).unwrap_or_default();
         let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
         let start = before.trim_end_matches(part).len();
-        match before.get(start..).and_then(address) {
-            Some(address) => {
-                let host = match address {
-                    IpAddr::V4(address) => address.to_string(),
-                    IpAddr::V6(address) => format!("[{address}]"),
-                };
+        match before.get(start..).and_then(host) {
+            Some(host) => {
+                let host = host.to_string();
                 from = start + host.len();
                 lifted.to_mut().replace_range(start..end + ZONE.len(), &host);
             }
@@ -100,11 +117,12 @@ pub(super) fn lifted(text: &str) -> Cow<'_, str> {
     lifted
 }
 
-fn address(label: &str) -> Option<IpAddr> {
+/// The address that a label stands for, as URLs have it.
+fn host(label: &str) -> Option<Host> {
     let (kind, rest) = label.split_once('-')?;
     match kind {
-        "v4" => rest.replace('-', ".").parse::<Ipv4Addr>().ok().map(IpAddr::V4),
-        "v6" => rest.replace('-', ":").parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+        "v4" => rest.replace('-', ".").parse().ok().map(Host::Ipv4),
+        "v6" => rest.replace('-', ":").parse().ok().map(Host::Ipv6),
         _ => None,
     }
 }
@@ -133,6 +151,7 @@ fn veiled_metadata(body: &[u8], by_name: bool) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rmcp::transport::auth::WWWAuthenticateParams;
 
     #[test]
     fn an_address_is_a_name_to_the_sdk_and_an_address_to_us() {
@@ -150,7 +169,18 @@ mod tests {
                 "https://[fd00::1]/x",
                 "https://v6-fd00-0-0-0-0-0-0-1.address.invalid/x",
             ),
+            // As URLs write it, and not as sockets do.
+            (
+                "https://[::ffff:102:304]/x",
+                "https://v6-0-0-0-0-0-ffff-102-304.address.invalid/x",
+            ),
+            // What reads like the host and is not it stays.
+            (
+                "https://1.1.1.1@1.1.1.1/1.1.1.1",
+                "https://1.1.1.1@v4-1-1-1-1.address.invalid/1.1.1.1",
+            ),
         ] {
+            assert_eq!(lifted_url(name).as_deref(), Some(url));
             assert_eq!(veiled(url), name);
             assert_eq!(lifted(name), url);
             assert_eq!(lifted(&format!("at {name}, {name}")), format!("at {url}, {url}"));
@@ -169,7 +199,10 @@ mod tests {
             "",
         ] {
             assert_eq!(veiled(url), url);
+            assert_eq!(lifted_url(url), None);
         }
+        let elsewhere = "https://as.example/v4-10-0-0-5.address.invalid";
+        assert_eq!(lifted_url(elsewhere), None);
         for text in [
             "x.address.invalid",
             "v4-1-2.address.invalid",
@@ -177,6 +210,45 @@ mod tests {
             "v6-é.address.invalid",
         ] {
             assert_eq!(lifted(text), text);
+        }
+    }
+
+    /// Two readers of a challenge see one thing in it.
+    #[test]
+    fn the_sdk_sees_the_parameters_of_a_challenge_and_nothing_that_reads_like_them() {
+        let base = Url::parse("https://10.0.0.1/mcp").unwrap();
+        let name = "https://v4-10-0-0-2.address.invalid/m";
+        for (challenge, url, scope) in [
+            (
+                r#"Bearer resource_metadata="https://10.0.0.2/m", scope="a b""#,
+                Some(name),
+                Some("a b"),
+            ),
+            (
+                r#"Basic realm="https://10.0.0.2/m", Bearer resource_metadata="https://10.0.0.2/m""#,
+                Some(name),
+                None,
+            ),
+            (
+                r#"Bearer resource_metadata="https://10.0\.0.2/m""#,
+                Some(name),
+                None,
+            ),
+            (
+                r#"Bearer realm="resource_metadata=https://10.0.0.9/x, scope=z", resource_metadata=https://10.0.0.2/m"#,
+                Some(name),
+                None,
+            ),
+            (r#"Bearer x-scope="z", scope="a\"b""#, None, Some("a\"b")),
+            ("Bearer", None, None),
+        ] {
+            let seen = WWWAuthenticateParams::parse(&veiled_challenge(challenge), &base);
+            let seen = (seen.resource_metadata_url.map(String::from), seen.scope);
+            assert_eq!(
+                seen,
+                (url.map(str::to_owned), scope.map(str::to_owned)),
+                "{challenge}"
+            );
         }
     }
 
