@@ -1,6 +1,6 @@
 //! A worker is killed at every commit that its supervisor makes while it lives, on both sides of it: the worker of the
 //! conversation, and that of the subagent. The commit is the intent; with what follows it the supervisor is busy
-//! beside the turn.
+//! beside the turn. Where nobody sees the commits it is killed at every request between them.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use serde_json::json;
 
 use super::gate::{Moment, Point};
 use super::kept::{Kept, is_live};
-use super::{LANES, Place, Said, World, assert_answered, script};
+use super::{LANES, Place, Said, World, assert_answered, is_soak, script};
 use crate::process::{Agentd, PATIENCE};
 
-/// Workers live at least at so many commits; fewer, and the test sees less than it thinks.
+/// Workers live at least at so many points; fewer, and the test sees less than it thinks.
 const KILLS: usize = 20;
 /// Kills that one supervisor lives through.
 const WORLD: usize = 16;
@@ -45,9 +45,19 @@ struct Lane {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_is_killed_at_any_commit_fails_its_turn_and_nothing_else() {
-    let targets = Arc::new(recorded().await);
+    kill_everywhere(Place::Server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_whose_state_is_in_a_folder_is_killed_at_every_request_and_fails_its_turn_and_nothing_else()
+{
+    kill_everywhere(Place::Folder).await;
+}
+
+async fn kill_everywhere(place: Place) {
+    let targets = Arc::new(recorded(place).await);
     assert!(targets.len() >= KILLS, "{targets:?}");
-    let lanes = (0..LANES).map(|lane| tokio::spawn(kill_at_each(targets.clone(), lane)));
+    let lanes = (0..LANES).map(|lane| tokio::spawn(kill_at_each(place, targets.clone(), lane)));
     let lanes = futures::future::join_all(lanes).await;
     let (mut killed, mut failed) = (0, 0);
     for lane in lanes {
@@ -61,9 +71,17 @@ async fn a_worker_that_is_killed_at_any_commit_fails_its_turn_and_nothing_else()
     assert!(failed > 8 && failed < killed, "{failed} of {killed}");
 }
 
-/// Steps through the whole conversation: at which commits which workers live.
-async fn recorded() -> Vec<Target> {
-    let world = World::new(Place::Server).await;
+/// Whether a worker is killed here.
+fn is_aimed_at(place: Place, event: &str, moment: Moment) -> bool {
+    match place {
+        Place::Server => event.ends_with("manifest"),
+        Place::Folder => is_soak() || place.chosen(event) == moment,
+    }
+}
+
+/// Steps through the whole conversation: at which points which workers live.
+async fn recorded(place: Place) -> Vec<Target> {
+    let world = World::new(place).await;
     let (agentd, caller) = world.start().await;
     let mut next = (0, Moment::Before);
     world.gate.renew(Some(next));
@@ -78,12 +96,10 @@ async fn recorded() -> Vec<Target> {
                 return targets;
             }
         }
-        if world.gate.events()[next.0].ends_with("manifest") {
+        if is_aimed_at(place, &world.gate.events()[next.0], next.1) {
+            let kept = world.kept().await;
             for victim in [Victim::Conversation, Victim::Subagent] {
-                if worker(&agentd, &world.kept().await, "one", victim)
-                    .await
-                    .is_some()
-                {
+                if worker(&agentd, &kept, "one", victim).await.is_some() {
                     targets.push((next, victim));
                 }
             }
@@ -100,17 +116,7 @@ async fn recorded() -> Vec<Target> {
 async fn worker(agentd: &Agentd, kept: &Kept, tag: &str, victim: Victim) -> Option<Worker> {
     let mut workers: Vec<Worker> = Vec::new();
     for pid in agentd.workers() {
-        // What it was given is logged before it is given; the line may be on its way.
-        let run = async {
-            loop {
-                let given = agentd.lines("turn.spawn");
-                if let Some(line) = given.iter().rev().find(|line| line["worker"] == pid) {
-                    return line["run_id"].as_str().unwrap().to_owned();
-                }
-                tokio::task::yield_now().await;
-            }
-        };
-        let run = tokio::time::timeout(PATIENCE, run).await.unwrap();
+        let run = turn_of(agentd, pid).await;
         workers.push(Worker { pid, run });
     }
     let is_here = |worker: &Worker| match victim {
@@ -127,12 +133,27 @@ async fn worker(agentd: &Agentd, kept: &Kept, tag: &str, victim: Victim) -> Opti
     workers.into_iter().max_by(|a, b| a.run.cmp(&b.run))
 }
 
+/// The last run that a worker was given.
+pub async fn turn_of(agentd: &Agentd, worker: u32) -> String {
+    // What it is given is logged before it is given; the line may be on its way.
+    let run = async {
+        loop {
+            let given = agentd.lines("turn.spawn");
+            if let Some(line) = given.iter().rev().find(|line| line["worker"] == worker) {
+                return line["run_id"].as_str().unwrap().to_owned();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, run).await.unwrap()
+}
+
 /// Kills, one after the other, workers of one supervisor.
-async fn kill_at_each(targets: Arc<Vec<Target>>, lane: usize) -> Lane {
+async fn kill_at_each(place: Place, targets: Arc<Vec<Target>>, lane: usize) -> Lane {
     let mut done = Lane::default();
     let mine: Vec<Target> = targets.iter().copied().skip(lane).step_by(LANES).collect();
     for targets in mine.chunks(WORLD) {
-        let world = World::new(Place::Server).await;
+        let world = World::new(place).await;
         let (agentd, caller) = world.start().await;
         for (number, (point, victim)) in targets.iter().enumerate() {
             let tag = format!("w{number}");
@@ -148,6 +169,7 @@ async fn kill_at_each(targets: Arc<Vec<Target>>, lane: usize) -> Lane {
             world.gate.open(None);
             let ledger = talk.await.unwrap_or_else(|error| panic!("{at}: {error}"));
             assert_eq!(ledger.acknowledged.len(), ledger.sent.len(), "{at}");
+            assert!(world.settled().await, "{at}");
             done.failed += usize::from(was_failed(&world, &kept, killed.as_ref(), &tag, &at).await);
         }
         drop(agentd);
@@ -187,7 +209,8 @@ async fn was_failed(world: &World, before: &Kept, killed: Option<&Worker>, tag: 
     failed
 }
 
-fn signal(pid: u32, signal: Signal) -> bool {
+/// Whether it was there to hear it.
+pub fn signal(pid: u32, signal: Signal) -> bool {
     kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).is_ok()
 }
 
