@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agentd_net::{Body, Redactor};
+use agentd_net::{Body, NetError, Redactor};
+use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use rmcp::transport::streamable_http_client::SseError;
@@ -75,9 +76,20 @@ impl Streams {
         of: Of,
         ended: impl Fn(&SseError) + Send + 'static,
     ) -> Events {
-        let streams = self.clone();
         let redactor = body.redactor();
-        SseStream::from_bytes_stream(body.events(max))
+        self.heard(body.events(max), redactor, of, ended)
+    }
+
+    /// The events of what comes in these chunks.
+    pub(crate) fn heard(
+        self: &Arc<Self>,
+        chunks: BoxStream<'static, Result<Bytes, NetError>>,
+        redactor: Redactor,
+        of: Of,
+        ended: impl Fn(&SseError) + Send + 'static,
+    ) -> Events {
+        let streams = self.clone();
+        SseStream::from_bytes_stream(chunks)
             .map(move |event| event.and_then(|event| streams.admit(clean(event, &redactor), of)))
             .inspect_err(move |error| ended(error))
             .scan(false, |over, event| {

@@ -10,6 +10,8 @@ mod events;
 mod fault;
 mod flow;
 mod form;
+#[cfg(test)]
+mod fuzz;
 mod gate;
 mod handler;
 mod health;

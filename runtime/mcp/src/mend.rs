@@ -4,7 +4,9 @@
 
 use agentd_base::limit::FOREIGN_CHARS;
 use agentd_base::text::clip;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, InputRequest, Resource, ResourceTemplate, Tool};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, InputRequest, Resource, ResourceTemplate, ServerJsonRpcMessage, Tool,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -51,6 +53,22 @@ impl Asked {
             Self::Work => mend_questions(&mut answer),
         }
         Some(answer)
+    }
+}
+
+/// One message, as it came as a body.
+pub(crate) fn message(
+    body: &[u8],
+    asked: Option<Asked>,
+    server: &str,
+) -> Result<ServerJsonRpcMessage, serde_json::Error> {
+    let text = std::str::from_utf8(body).ok();
+    match asked
+        .zip(text)
+        .and_then(|(asked, text)| asked.mended(text, server))
+    {
+        Some(mended) => serde_json::from_value(mended),
+        None => serde_json::from_slice(body),
     }
 }
 

@@ -13,6 +13,8 @@ use tokio::time::Instant;
 const LOG: Duration = Duration::from_secs(1);
 /// Resources that are not worth a search for those that nobody waits for any more.
 const FEW: usize = 64;
+/// A part of a URI that is longer is looked for by nobody: each is compared, and there is one for each of its slashes.
+const PART_BYTES: usize = 2 * 1024;
 /// A URI in a log line.
 pub(crate) const URI_CHARS: usize = 256;
 
@@ -177,6 +179,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn holders(changed: &str) -> impl Iterator<Item = &str> {
     let parts = changed
         .char_indices()
+        .take_while(|(at, _)| *at <= PART_BYTES)
         .filter(|(_, c)| matches!(c, '/' | '?' | '#'));
     let parts = parts.flat_map(|(at, c)| {
         let with_slash = (c == '/').then(|| changed.get(..=at)).flatten();

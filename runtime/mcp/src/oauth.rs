@@ -11,6 +11,8 @@ mod assertion;
 mod client;
 mod code;
 mod dialer;
+#[cfg(test)]
+mod fuzz;
 mod search;
 mod token;
 mod veil;

@@ -33,9 +33,13 @@ pub(crate) enum Kind {
 /// A server that wants its stream to be left alone for longer is asked after this: else nobody would hear of it again.
 const RETRY: Duration = Duration::from_secs(300);
 
+/// An id that is longer is none: it could not be sent back, and some of them are remembered.
+const ID_BYTES: usize = 4 * 1024;
+
 /// A server's request that nobody here handles loses its data; its id stays, so that a stream resumes after it.
 pub(crate) fn screen(mut event: Sse, elicitation: bool) -> (Sse, Kind) {
     let most = u64::try_from(RETRY.as_millis()).unwrap_or(u64::MAX);
+    event.id = event.id.filter(|id| id.len() <= ID_BYTES);
     event.retry = event.retry.map(|retry| retry.min(most));
     // A member that is null is there, as the SDK sees it.
     #[derive(Deserialize)]

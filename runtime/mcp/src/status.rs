@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use agentd_net::{NetError, Response};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage, ServerResult};
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpError,
@@ -122,6 +122,12 @@ fn answer(message: &ClientJsonRpcMessage, error: ErrorData) -> StreamableHttpPos
 /// A header's text.
 pub(crate) fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+/// Such a text as it is sent back: what is not ASCII goes as it came.
+pub(crate) fn header_value(text: &str) -> Result<HeaderValue, HttpError> {
+    HeaderValue::from_bytes(text.as_bytes())
+        .map_err(|_| unexpected("a session or event id that cannot be sent back"))
 }
 
 /// The media type without its parameters, in lower case.

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use crate::events::{Events, Of, Streams, is_flood};
 use crate::fault::{HttpError, TransportError};
 use crate::health::Health;
-use crate::mend::Asked;
+use crate::mend::{Asked, message as message_of};
 use crate::notices::Notices;
 use crate::screen::too_many;
 use crate::status::{
@@ -135,7 +135,7 @@ impl Transport {
                 if too_many(&body) {
                     return Err(StreamableHttpError::Client(TransportError::Values));
                 }
-                match self.message(&body, asked) {
+                match message_of(&body, asked, &self.0.server) {
                     Ok(ServerJsonRpcMessage::Request(_)) => {
                         Err(unexpected("a request in place of an answer"))
                     }
@@ -280,18 +280,6 @@ impl Transport {
             _ if !status.is_success() => Err(HttpStatusError::new(status.as_u16(), None).into()),
             (_, Some(kind)) if kind == EVENTS => Ok(self.events(response.body, max, of)),
             (_, kind) => Err(StreamableHttpError::UnexpectedContentType(kind)),
-        }
-    }
-
-    /// One JSON message.
-    fn message(&self, body: &[u8], asked: Option<Asked>) -> Result<ServerJsonRpcMessage, serde_json::Error> {
-        let text = std::str::from_utf8(body).ok();
-        match asked
-            .zip(text)
-            .and_then(|(asked, text)| asked.mended(text, &self.0.server))
-        {
-            Some(mended) => serde_json::from_value(mended),
-            None => serde_json::from_slice(body),
         }
     }
 

@@ -15,6 +15,15 @@ const DEEP: usize = 10_000;
 /// Characters of what is too long.
 const LONG: usize = 70_000;
 
+/// So many cases in the normal run of a harness whose cases cost more than others, and as many as `PROPTEST_CASES` says
+/// in a long one.
+pub fn cases(normal: u32) -> ProptestConfig {
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig::with_cases(normal),
+    }
+}
+
 /// Texts that begin, end, nest or name something in one of the formats that are read here.
 const TOKENS: &[&str] = &[
     "\0",

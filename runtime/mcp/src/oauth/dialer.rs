@@ -179,7 +179,7 @@ impl OAuthHttpClient for Dialer {
 
 /// Metadata of an authorization server where nobody can log in: RFC 8414 lets it leave `authorization_endpoint` out, and
 /// the SDK does not. An empty one is refused by whoever would use it.
-fn completed(body: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn completed(body: &[u8]) -> Option<Vec<u8>> {
     let mut metadata: serde_json::Map<_, _> = serde_json::from_slice(body).ok()?;
     let missing = metadata.contains_key("token_endpoint") && !metadata.contains_key("authorization_endpoint");
     if !missing {

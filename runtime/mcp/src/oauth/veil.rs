@@ -62,7 +62,7 @@ pub(super) fn veiled_challenge(challenge: &str) -> String {
 }
 
 /// The URL with a name in place of an address. This host has none: the SDK knows where it may be named, as the guard does.
-fn veiled(url: &str) -> String {
+pub(super) fn veiled(url: &str) -> String {
     let Ok(parsed) = Url::parse(url) else {
         return url.to_owned();
     };

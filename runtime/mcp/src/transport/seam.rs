@@ -16,7 +16,7 @@ use rmcp::transport::streamable_http_client::{
 use super::{LAST_EVENT, Limits, NO_SESSION, SESSION, Transport};
 use crate::events::Events;
 use crate::fault::{HttpError, TransportError, of_http};
-use crate::status::{EVENTS, JSON, PostResult, discover, unexpected};
+use crate::status::{EVENTS, JSON, PostResult, discover, header_value, unexpected};
 
 impl StreamableHttpClient for Transport {
     type Error = TransportError;
@@ -156,7 +156,7 @@ impl StreamableHttpClient for Transport {
             .headers_mut()
             .insert(ACCEPT, HeaderValue::from_static(EVENTS));
         if let Some(id) = last_event_id {
-            request.headers_mut().insert(LAST_EVENT, value(&id)?);
+            request.headers_mut().insert(LAST_EVENT, header_value(&id)?);
         }
         self.stream(request, max_sse_event_size).await
     }
@@ -176,10 +176,10 @@ fn build(
         .map_err(|_| unexpected("the endpoint cannot be sent"))?;
     request.headers_mut().extend(headers);
     if let Some(session) = session.filter(|session| *session != NO_SESSION) {
-        request.headers_mut().insert(SESSION, value(session)?);
+        request.headers_mut().insert(SESSION, header_value(session)?);
     }
     if let Some(token) = auth {
-        let mut bearer = value(&format!("Bearer {token}"))?;
+        let mut bearer = header_value(&format!("Bearer {token}"))?;
         bearer.set_sensitive(true);
         request.headers_mut().insert(AUTHORIZATION, bearer);
     }
@@ -196,8 +196,4 @@ fn replay(message: &ClientJsonRpcMessage) -> Replay {
         }
         _ => Replay::Safe,
     }
-}
-
-fn value(text: &str) -> Result<HeaderValue, HttpError> {
-    HeaderValue::from_str(text).map_err(|_| unexpected("a session or event id that cannot be sent back"))
 }
