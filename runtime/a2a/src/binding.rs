@@ -5,7 +5,10 @@ use http::StatusCode;
 use serde_json::Value;
 
 use crate::fault::Fault;
-use crate::{rest, rpc};
+use crate::operation::Operation;
+use crate::version::Version;
+use crate::wire::{SendMessageResponse, StreamResponse, Task};
+use crate::{rest, rpc, v03};
 
 /// The media type of JSON-RPC, and of the card.
 pub(crate) const JSON: &str = "application/json";
@@ -13,8 +16,8 @@ pub(crate) const JSON: &str = "application/json";
 /// What a request came in, and its answer goes out in.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Binding {
-    /// With the id of the request.
-    JsonRpc(JsonRpcId),
+    /// With the id of the request, in its version.
+    JsonRpc(JsonRpcId, Version),
     HttpJson,
 }
 
@@ -22,7 +25,7 @@ impl Binding {
     /// The media type of an answer.
     pub(crate) const fn media_type(&self) -> &'static str {
         match self {
-            Self::JsonRpc(_) => JSON,
+            Self::JsonRpc(..) => JSON,
             Self::HttpJson => rest::MEDIA_TYPE,
         }
     }
@@ -30,7 +33,7 @@ impl Binding {
     /// An answer.
     pub(crate) fn answer(&self, outcome: Result<Value, Fault>) -> (StatusCode, Vec<u8>) {
         match (self, outcome) {
-            (Self::JsonRpc(id), outcome) => (StatusCode::OK, rpc::answer(id.clone(), outcome)),
+            (Self::JsonRpc(id, _), outcome) => (StatusCode::OK, rpc::answer(id.clone(), outcome)),
             (Self::HttpJson, Ok(value)) => (StatusCode::OK, value.to_string().into_bytes()),
             (Self::HttpJson, Err(fault)) => {
                 let (status, body) = fault.to_http();
@@ -39,8 +42,40 @@ impl Binding {
         }
     }
 
-    /// An event of a stream. JSON without white space is one line.
-    pub(crate) fn event(&self, value: Value) -> Vec<u8> {
+    /// The task that an operation answers.
+    pub(crate) fn task(&self, operation: Operation, task: Task) -> serde_json::Result<Value> {
+        match (self, operation) {
+            (Self::JsonRpc(_, Version::ZeroThree), _) => v03::task(&task),
+            (Self::JsonRpc(_, Version::One) | Self::HttpJson, Operation::SendMessage) => {
+                serde_json::to_value(SendMessageResponse::Task(task))
+            }
+            (
+                Self::JsonRpc(_, Version::One) | Self::HttpJson,
+                Operation::SendStreamingMessage
+                | Operation::GetTask
+                | Operation::ListTasks
+                | Operation::CancelTask
+                | Operation::SubscribeToTask,
+            ) => serde_json::to_value(task),
+        }
+    }
+
+    /// An event of a stream; `is_last` when the stream ends with it.
+    pub(crate) fn event(&self, event: &StreamResponse, is_last: bool) -> serde_json::Result<Vec<u8>> {
+        match self {
+            Self::JsonRpc(_, Version::One) | Self::HttpJson => Ok(self.line(serde_json::to_value(event)?)),
+            Self::JsonRpc(_, Version::ZeroThree) => {
+                let mut lines = self.line(v03::event(event, is_last)?);
+                if let (StreamResponse::Task(task), true) = (event, is_last) {
+                    lines.append(&mut self.line(v03::end(task)?));
+                }
+                Ok(lines)
+            }
+        }
+    }
+
+    /// JSON without white space is one line.
+    fn line(&self, value: Value) -> Vec<u8> {
         let (_, json) = self.answer(Ok(value));
         [b"data: ".as_slice(), &json, b"\n\n"].concat()
     }
@@ -51,19 +86,81 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::wire::{TaskState, TaskStatus};
+
+    fn task(state: TaskState) -> Task {
+        Task {
+            id: "a\nb".into(),
+            context_id: "c".into(),
+            status: TaskStatus {
+                state,
+                message: None,
+                timestamp: None,
+            },
+            artifacts: None,
+            history: None,
+            metadata: None,
+        }
+    }
+
+    /// The events, each of which is one line.
+    fn events(bytes: Vec<u8>) -> Vec<Value> {
+        let text = String::from_utf8(bytes).unwrap();
+        let lines = text.strip_suffix("\n\n").unwrap().split("\n\n");
+        lines
+            .map(|line| {
+                let json = line.strip_prefix("data: ").unwrap();
+                assert!(!json.contains('\n'));
+                serde_json::from_str(json).unwrap()
+            })
+            .collect()
+    }
 
     #[test]
     fn an_event_is_one_line_of_either_binding() {
-        let value = json!({ "task": { "id": "a\nb" } });
-        let rpc = Binding::JsonRpc(JsonRpcId::Number(7)).event(value.clone());
-        let rpc = String::from_utf8(rpc).unwrap();
-        let json = rpc.strip_prefix("data: ").unwrap().strip_suffix("\n\n").unwrap();
-        assert!(!json.contains('\n'));
+        let event = StreamResponse::Task(task(TaskState::Completed));
+        let result = json!({ "task": { "id": "a\nb", "contextId": "c", "status": { "state": "TASK_STATE_COMPLETED" } } });
+        let rpc = Binding::JsonRpc(JsonRpcId::Number(7), Version::One).event(&event, true);
         assert_eq!(
-            serde_json::from_str::<Value>(json).unwrap(),
-            json!({ "jsonrpc": "2.0", "id": 7, "result": value })
+            events(rpc.unwrap()),
+            [json!({ "jsonrpc": "2.0", "id": 7, "result": result })]
         );
-        assert_eq!(Binding::HttpJson.event(json!({ "a": 1 })), b"data: {\"a\":1}\n\n");
+        assert_eq!(events(Binding::HttpJson.event(&event, true).unwrap()), [result]);
+    }
+
+    #[test]
+    fn a_stream_of_0_3_says_which_event_is_its_last() {
+        let binding = Binding::JsonRpc(JsonRpcId::Number(7), Version::ZeroThree);
+        let event = StreamResponse::Task(task(TaskState::Completed));
+        let answered = |result: Value| json!({ "jsonrpc": "2.0", "id": 7, "result": result });
+        let status = json!({ "state": "completed" });
+        let whole = answered(json!({ "kind": "task", "id": "a\nb", "contextId": "c", "status": status }));
+        let end = answered(
+            json!({ "kind": "status-update", "taskId": "a\nb", "contextId": "c", "status": status, "final": true }),
+        );
+        assert_eq!(
+            events(binding.event(&event, false).unwrap()),
+            std::slice::from_ref(&whole)
+        );
+        assert_eq!(events(binding.event(&event, true).unwrap()), [whole, end]);
+    }
+
+    #[test]
+    fn a_task_stands_in_an_answer_as_its_version_has_it() {
+        let version = |version| Binding::JsonRpc(JsonRpcId::Null, version);
+        let kept = task(TaskState::Working);
+        for (binding, operation, member) in [
+            (version(Version::One), Operation::SendMessage, "task"),
+            (version(Version::One), Operation::GetTask, "id"),
+            (Binding::HttpJson, Operation::SendMessage, "task"),
+            (Binding::HttpJson, Operation::CancelTask, "id"),
+            (version(Version::ZeroThree), Operation::SendMessage, "kind"),
+            (version(Version::ZeroThree), Operation::GetTask, "kind"),
+        ] {
+            let shown = binding.task(operation, kept.clone()).unwrap();
+            assert!(shown.get(member).is_some(), "{binding:?} {operation:?}: {shown}");
+            assert_eq!(shown.get("kind").is_some(), member == "kind", "{shown}");
+        }
     }
 
     #[test]
@@ -80,7 +177,7 @@ mod tests {
                               "domain": "a2a-protocol.org" }],
             } })
         );
-        let (status, _) = Binding::JsonRpc(JsonRpcId::Null).answer(Err(Fault::internal()));
+        let (status, _) = Binding::JsonRpc(JsonRpcId::Null, Version::One).answer(Err(Fault::internal()));
         assert_eq!(status, StatusCode::OK);
     }
 }

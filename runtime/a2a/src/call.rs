@@ -21,6 +21,7 @@ use crate::list::Listing;
 use crate::operation::Operation;
 use crate::rest::Found;
 use crate::service::{GetTask, ServiceError, Subscription};
+use crate::version::Version;
 use crate::{limit, list, message, rest, rpc, stream, wire};
 
 /// What was asked for, so far done that only the answer is to be made.
@@ -80,7 +81,7 @@ where
     else {
         return Ok(at_once(&binding, Fault::busy()));
     };
-    let (status, bytes) = binding.answer(show(app, &caller, asked).await);
+    let (status, bytes) = binding.answer(show(app, &caller, &binding, asked).await);
     Ok(answer_of(
         status,
         binding.media_type(),
@@ -140,7 +141,7 @@ where
     }
     if !has_media_type(&head.headers, &[JSON]) {
         return Ok(Err(Unmet {
-            binding: Binding::JsonRpc(a2a::JsonRpcId::Null),
+            binding: Binding::JsonRpc(a2a::JsonRpcId::Null, Version::One),
             fault: Fault::content_type("send the call with Content-Type: application/json"),
         }));
     }
@@ -148,11 +149,12 @@ where
     Ok(match rpc::parse(&bytes, version(head).as_deref()) {
         Ok(rpc::Call {
             id,
+            version,
             operation,
             params,
-        }) => Ok((Binding::JsonRpc(id), operation, params)),
+        }) => Ok((Binding::JsonRpc(id, version), operation, params)),
         Err(rpc::Refused { id, fault }) => Err(Unmet {
-            binding: Binding::JsonRpc(id),
+            binding: Binding::JsonRpc(id, Version::One),
             fault,
         }),
     })
@@ -185,10 +187,10 @@ where
         Found::Nothing => return Err(nothing_there()),
     };
     let version = version(head);
-    if !rpc::speaks(version.as_deref()) {
-        return unmet(Fault::version(version.as_deref()));
+    if Version::of(version.as_deref()) != Some(Version::One) {
+        return unmet(Fault::version_of_rest(version.as_deref()));
     }
-    let operation = match rest::operation(method) {
+    let operation = match rpc::operation(method) {
         Ok(operation) => operation,
         Err(fault) => return unmet(fault),
     };
@@ -307,25 +309,19 @@ async fn to_its_end<T: Send + 'static>(
 }
 
 /// The result of a call.
-async fn show(app: &App, caller: &Caller, asked: Asked) -> Result<Value, Fault> {
+async fn show(app: &App, caller: &Caller, binding: &Binding, asked: Asked) -> Result<Value, Fault> {
     match asked {
         Asked::Task(wanted) => {
             let request = GetTask { id: wanted.task_id };
             let found = app.service.get_task(caller, request).await;
             let mut task = found.map_err(|error| told(app, &error))?;
             message::cut_history(&mut task, wanted.history);
-            match wanted.operation {
-                Operation::SendMessage => to_value(&wire::SendMessageResponse::Task(task)),
-                Operation::SendStreamingMessage
-                | Operation::GetTask
-                | Operation::ListTasks
-                | Operation::CancelTask
-                | Operation::SubscribeToTask => to_value(&task),
-            }
+            encoded(binding.task(wanted.operation, task))
         }
         Asked::List(listing) => {
             let listed = app.service.list_tasks(caller, listing.request.clone()).await;
-            to_value(&listing.page(listed.map_err(|error| told(app, &error))?))
+            let page = listing.page(listed.map_err(|error| told(app, &error))?);
+            encoded(serde_json::to_value(page))
         }
         // A stream is no one result.
         Asked::Stream(_) => Err(Fault::internal()),
@@ -344,8 +340,8 @@ fn told(app: &App, error: &ServiceError) -> Fault {
     Fault::from(error)
 }
 
-fn to_value(result: &impl serde::Serialize) -> Result<Value, Fault> {
-    serde_json::to_value(result).map_err(|error| {
+fn encoded(result: serde_json::Result<Value>) -> Result<Value, Fault> {
+    result.map_err(|error| {
         tracing::error!(event = "a2a.task.encode.fail", err = %error);
         Fault::internal()
     })

@@ -8,8 +8,11 @@ use a2a::{
     MutualTlsSecurityScheme, SecurityScheme, TRANSPORT_PROTOCOL_HTTP_JSON, TRANSPORT_PROTOCOL_JSONRPC,
 };
 use bytes::Bytes;
+use serde_json::Value;
 use url::Url;
 
+use crate::v03;
+use crate::version::Version;
 use crate::wire::{AgentCapabilities, AgentCard, AgentInterface, AgentSkill};
 
 /// The path of the card, below the agent's URL.
@@ -18,6 +21,8 @@ pub const WELL_KNOWN: &str = "/.well-known/agent-card.json";
 pub(crate) const CACHE_CONTROL: &str = "public, max-age=60";
 /// The name of the security scheme in the card.
 const SCHEME: &str = "spiffe";
+/// What the card says of it.
+const SCHEME_DESCRIPTION: &str = "A client certificate with a SPIFFE ID that this agent lists as a principal";
 /// The media types that a message may hold: text, and data, which reaches the model as JSON.
 const INPUT_MODES: [&str; 2] = ["text/plain", "application/json"];
 /// The media types of artifacts.
@@ -49,7 +54,12 @@ pub struct Card {
 impl Card {
     /// Builds the card.
     pub fn new(config: &CardConfig) -> Result<Self, serde_json::Error> {
-        let body = Bytes::from(serde_json::to_vec(&build_card(config))?);
+        let mut card = serde_json::to_value(build_card(config))?;
+        if let Value::Object(card) = &mut card {
+            let scheme = config.mutual_tls.then_some((SCHEME, SCHEME_DESCRIPTION));
+            v03::card::add(card, config.url.as_str(), scheme);
+        }
+        let body = Bytes::from(serde_json::to_vec(&card)?);
         let etag = format!("\"{}\"", agentd_base::digest::hex(&body));
         let base_path = config.url.path().trim_end_matches('/').to_owned();
         Ok(Self {
@@ -94,9 +104,7 @@ pub fn url_of(scheme: &str, bound: SocketAddr) -> Result<Url, url::ParseError> {
 
 fn build_card(config: &CardConfig) -> AgentCard {
     let scheme = SecurityScheme::MutualTls(MutualTlsSecurityScheme {
-        description: Some(
-            "A client certificate with a SPIFFE ID that this agent lists as a principal".into(),
-        ),
+        description: Some(SCHEME_DESCRIPTION.into()),
     });
     AgentCard {
         name: config.name.clone(),
@@ -109,6 +117,11 @@ fn build_card(config: &CardConfig) -> AgentCard {
                 config.url.as_str().trim_end_matches('/'),
                 TRANSPORT_PROTOCOL_HTTP_JSON,
             ),
+            // Last, so that whoever speaks both takes the newer.
+            AgentInterface {
+                protocol_version: Version::ZeroThree.name().into(),
+                ..AgentInterface::new(config.url.as_str(), TRANSPORT_PROTOCOL_JSONRPC)
+            },
         ],
         capabilities: AgentCapabilities {
             streaming: Some(true),
@@ -173,14 +186,26 @@ mod tests {
                     "url": "https://helper-agent.team.svc:8443",
                     "protocolBinding": "HTTP+JSON",
                     "protocolVersion": "1.0",
+                }, {
+                    "url": "https://helper-agent.team.svc:8443/",
+                    "protocolBinding": "JSONRPC",
+                    "protocolVersion": "0.3",
                 }],
+                "protocolVersion": "0.3.0",
+                "url": "https://helper-agent.team.svc:8443/",
+                "preferredTransport": "JSONRPC",
+                "additionalInterfaces": [{ "url": "https://helper-agent.team.svc:8443/", "transport": "JSONRPC" }],
+                "supportsAuthenticatedExtendedCard": false,
                 "capabilities": { "streaming": true, "pushNotifications": false, "extendedAgentCard": false },
                 "defaultInputModes": ["text/plain", "application/json"],
                 "defaultOutputModes": ["text/plain"],
                 "skills": [{ "id": "message", "name": "helper", "description": "Helps.", "tags": ["agent"] }],
-                "securitySchemes": { "spiffe": { "mtlsSecurityScheme": {
-                    "description": "A client certificate with a SPIFFE ID that this agent lists as a principal",
-                } } },
+                "securitySchemes": { "spiffe": {
+                    "mtlsSecurityScheme": { "description": SCHEME_DESCRIPTION },
+                    "type": "mutualTLS",
+                    "description": SCHEME_DESCRIPTION,
+                } },
+                "security": [{ "spiffe": [] }],
                 "securityRequirements": [{ "schemes": { "spiffe": { "list": [] } } }],
             })
         );

@@ -9,6 +9,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::service::{Away, ServiceError};
+use crate::version::Version;
 use crate::wire;
 
 /// An error in the JSON-RPC envelope.
@@ -19,6 +20,8 @@ pub(crate) struct Fault {
     violations: Vec<FieldViolation>,
     /// Ours, where the protocol's own reason for the code would not say that it passes.
     passing: Option<&'static str>,
+    /// The versions that are spoken, where another one was asked for.
+    spoken: Option<&'static str>,
 }
 
 /// The domain of the reasons that are ours.
@@ -41,6 +44,7 @@ impl Fault {
             message: message.into(),
             violations: Vec::new(),
             passing: None,
+            spoken: None,
         }
     }
 
@@ -85,18 +89,49 @@ impl Fault {
         }
     }
 
+    /// A method of 1.0 in a request of 0.3.
+    pub(crate) fn method_of_one(name: &str) -> Self {
+        let (asked, other) = (Version::ZeroThree.name(), Version::One.name());
+        Self::new(
+            code::METHOD_NOT_FOUND,
+            format!(
+                "A2A {asked}, which a request without A2A-Version is, has no method `{name}`; send `A2A-Version: {other}`"
+            ),
+        )
+    }
+
+    /// JSON-RPC in a version that is not spoken.
     pub(crate) fn version(asked: Option<&str>) -> Self {
-        let supported = wire::VERSION;
+        Self::other_version(asked, "1.0, 0.3", "1.0 and 0.3")
+    }
+
+    /// HTTP+JSON in such a version; one in 0.3 is one too.
+    pub(crate) fn version_of_rest(asked: Option<&str>) -> Self {
+        Self::other_version(asked, wire::VERSION, "1.0 here, and 0.3 in JSON-RPC")
+    }
+
+    fn other_version(asked: Option<&str>, spoken: &'static str, speaks: &str) -> Self {
         let message = match asked {
             Some(version) => format!(
-                "A2A version `{}` is not supported; this agent speaks {supported}",
+                "A2A version `{}` is not supported; this agent speaks {speaks}",
                 agentd_base::text::clip(version, 16)
             ),
             None => format!(
-                "a request without the header A2A-Version is A2A 0.3, which is not supported; send `A2A-Version: {supported}`"
+                "a request without the header A2A-Version is A2A 0.3, which is not supported; this agent speaks {speaks}"
             ),
         };
-        Self::new(code::VERSION_NOT_SUPPORTED, message)
+        Self {
+            spoken: Some(spoken),
+            ..Self::new(code::VERSION_NOT_SUPPORTED, message)
+        }
+    }
+
+    /// What 0.3 has for a card that is not there.
+    pub(crate) fn no_extended_card() -> Self {
+        Self::new(
+            code::EXTENDED_CARD_NOT_CONFIGURED,
+            "this agent has no other card for callers that it knows; its card says so",
+        )
     }
 
     pub(crate) fn unsupported(method: &str) -> Self {
@@ -134,7 +169,7 @@ impl Fault {
     pub(crate) fn nothing_to_follow() -> Self {
         Self::new(
             code::UNSUPPORTED_OPERATION,
-            "the task has ended and nothing more happens to it; read it with GetTask",
+            "the task has ended and nothing more happens to it; read it instead",
         )
     }
 
@@ -196,10 +231,7 @@ impl Fault {
                 data.push(json!({ "@type": RETRY_INFO, "retryDelay": RETRY }));
                 data.push(json!({ "@type": ERROR_INFO_TYPE, "reason": reason, "domain": DOMAIN }));
             }
-            None => data.push(error_info(
-                error_reason(self.code),
-                self.code == code::VERSION_NOT_SUPPORTED,
-            )),
+            None => data.push(error_info(error_reason(self.code), self.spoken)),
         }
         data
     }
@@ -239,13 +271,10 @@ pub(crate) fn violation(field: impl Into<String>, description: impl Into<String>
 }
 
 /// Built here and not with the official type, whose map has no order: the same error is the same bytes.
-fn error_info(reason: &str, with_versions: bool) -> Value {
+fn error_info(reason: &str, spoken: Option<&str>) -> Value {
     let mut info = json!({ "@type": ERROR_INFO_TYPE, "reason": reason, "domain": PROTOCOL_DOMAIN });
-    if with_versions && let Some(info) = info.as_object_mut() {
-        info.insert(
-            "metadata".to_owned(),
-            json!({ "supportedVersions": wire::VERSION }),
-        );
+    if let (Some(spoken), Some(info)) = (spoken, info.as_object_mut()) {
+        info.insert("metadata".to_owned(), json!({ "supportedVersions": spoken }));
     }
     info
 }
@@ -264,7 +293,7 @@ pub(crate) fn refusal_body(http: http::StatusCode, reason: &str, message: &str) 
         "code": http.as_u16(),
         "status": status,
         "message": message,
-        "details": [error_info(reason, false)],
+        "details": [error_info(reason, None)],
     } })
 }
 
@@ -292,10 +321,10 @@ mod tests {
             serde_json::to_value(Fault::version(Some("9.9")).to_wire()).unwrap(),
             json!({
                 "code": -32009,
-                "message": "A2A version `9.9` is not supported; this agent speaks 1.0",
+                "message": "A2A version `9.9` is not supported; this agent speaks 1.0 and 0.3",
                 "data": [{ "@type": "type.googleapis.com/google.rpc.ErrorInfo",
                            "reason": "VERSION_NOT_SUPPORTED", "domain": "a2a-protocol.org",
-                           "metadata": { "supportedVersions": "1.0" } }],
+                           "metadata": { "supportedVersions": "1.0, 0.3" } }],
             })
         );
     }

@@ -12,8 +12,9 @@ use crate::call::{has_media_type, version, with_body};
 use crate::client::{behind, interface, outcome, parse as read, refusal_message};
 use crate::fault::Fault;
 use crate::operation::Operation;
-use crate::rest::{Found, find, operation};
-use crate::rpc::{Call, answer, parse, speaks};
+use crate::rest::{Found, find};
+use crate::rpc::{Call, answer, operation, parse};
+use crate::version::Version;
 use crate::wire::{SendMessageResponse, Task};
 use crate::{limit, list, message};
 
@@ -110,11 +111,17 @@ fn understood(operation: Operation, params: Value) -> Result<Value, Fault> {
 }
 
 fn answered(body: &[u8]) {
-    let (id, outcome) = match parse(body, Some("1.0")) {
+    answered_in(body, Some("1.0"));
+}
+
+/// A body is answered with one result or one error.
+pub(crate) fn answered_in(body: &[u8], version: Option<&str>) {
+    let (id, outcome) = match parse(body, version) {
         Ok(Call {
             id,
             operation,
             params,
+            ..
         }) => (id, understood(operation, params)),
         Err(refused) => (refused.id, Err(refused.fault)),
     };
@@ -216,7 +223,7 @@ proptest! {
         text in changed_text(&["1.0", "1.0.7", " 1.0 ", "0.3", "application/json; charset=utf-8", "application/a2a+json"]),
         query in changed_text(&["A2A-Version=1.0", "a2a-version=%31.0&x=%ff"]),
     ) {
-        if speaks(Some(&text)) {
+        if Version::of(Some(&text)) == Some(Version::One) {
             prop_assert!(text.trim().starts_with("1.0") && text.trim().len() < 14, "{:?}", text);
         }
         refused(&Fault::version(Some(&text)));

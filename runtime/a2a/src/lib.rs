@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a request is served only after its caller was matched against the principals of this moment; every
 //! size, count and wait that a peer can influence is bounded; nothing a peer sends panics. Wire types of A2A 1.0 come
-//! from the official crate and are re-exported as [`wire`]. What a message does is none of this crate's business: it
+//! from the official crate and are re-exported as [`wire`]; callers of 0.3 are served at the edge. What a message does is none of this crate's business: it
 //! is behind [`Service`].
 
 mod access;
@@ -30,6 +30,8 @@ pub mod service;
 mod stream;
 mod throttle;
 pub mod tls;
+mod v03;
+mod version;
 pub mod wire;
 
 pub use caller::{Caller, Principals, Role};

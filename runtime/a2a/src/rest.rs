@@ -3,9 +3,6 @@
 use http::Method as Verb;
 use serde_json::{Map, Value};
 
-use crate::fault::Fault;
-use crate::operation::{Method, Operation};
-
 /// The media type of its bodies (1.0.1).
 pub(crate) const MEDIA_TYPE: &str = "application/a2a+json";
 /// Parameters of a query that are numbers.
@@ -85,16 +82,6 @@ pub(crate) fn find(verb: &Verb, path: &str, query: Option<&str>) -> Found {
         method,
         params,
         has_body: verb == Verb::POST,
-    }
-}
-
-/// The operation behind a method that was found.
-pub(crate) fn operation(method: &str) -> Result<Operation, Fault> {
-    match Method::of(method) {
-        Method::Served(operation) => Ok(operation),
-        Method::Unsupported => Err(Fault::unsupported(method)),
-        Method::PushNotSupported => Err(Fault::push_not_supported()),
-        Method::Unknown => Err(Fault::method(method)),
     }
 }
 

@@ -6,13 +6,17 @@ use serde_json::Value;
 
 use crate::fault::Fault;
 use crate::operation::{Method, Operation};
-use crate::{limit, wire};
+use crate::version::Version;
+use crate::{limit, v03};
 
 /// A request that may be carried out.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Call {
     pub(crate) id: JsonRpcId,
+    /// What the answer must be in.
+    pub(crate) version: Version,
     pub(crate) operation: Operation,
+    /// Those of 1.0, whatever the version.
     pub(crate) params: Value,
 }
 
@@ -23,7 +27,7 @@ pub(crate) struct Refused {
     pub(crate) fault: Fault,
 }
 
-/// Parses a body. `version` is what the caller named, absent means 0.3. The version is judged before the method, so
+/// Parses a body. `version` is what the caller named. The version is judged before the method, so
 /// that a caller of another version hears of the version and not of a method that it is right to call.
 pub(crate) fn parse(body: &[u8], version: Option<&str>) -> Result<Call, Refused> {
     let refuse = |id: JsonRpcId| move |fault: Fault| Refused { id, fault };
@@ -53,25 +57,45 @@ pub(crate) fn parse(body: &[u8], version: Option<&str>) -> Result<Call, Refused>
     let Some(Value::String(method)) = request.remove("method") else {
         return Err(refuse(id)(Fault::request("`method` must be a string")));
     };
-    if !speaks(version) {
+    let Some(version) = Version::of(version) else {
         return Err(refuse(id)(Fault::version(version)));
-    }
-    let operation = match Method::of(&method) {
-        Method::Served(operation) => operation,
-        Method::Unsupported => return Err(refuse(id)(Fault::unsupported(&method))),
-        Method::PushNotSupported => return Err(refuse(id)(Fault::push_not_supported())),
-        Method::Unknown => return Err(refuse(id)(Fault::method(&method))),
     };
-    match request.remove("params") {
-        Some(params @ Value::Object(_)) => Ok(Call {
+    match understood(version, &method, request.remove("params")) {
+        Ok((operation, params)) => Ok(Call {
             id,
+            version,
             operation,
             params,
         }),
-        _ => Err(refuse(id)(Fault::params(vec![crate::fault::violation(
+        Err(fault) => Err(refuse(id)(fault)),
+    }
+}
+
+fn understood(version: Version, method: &str, params: Option<Value>) -> Result<(Operation, Value), Fault> {
+    let operation = match version {
+        Version::One => operation(method)?,
+        Version::ZeroThree => v03::operation(method)?,
+    };
+    let Some(Value::Object(params)) = params else {
+        return Err(Fault::params(vec![crate::fault::violation(
             "params",
             "must be an object",
-        )]))),
+        )]));
+    };
+    let params = match version {
+        Version::One => Value::Object(params),
+        Version::ZeroThree => v03::params(operation, params)?,
+    };
+    Ok((operation, params))
+}
+
+/// The operation behind a method of 1.0.
+pub(crate) fn operation(method: &str) -> Result<Operation, Fault> {
+    match Method::of(method) {
+        Method::Served(operation) => Ok(operation),
+        Method::Unsupported => Err(Fault::unsupported(method)),
+        Method::PushNotSupported => Err(Fault::push_not_supported()),
+        Method::Unknown => Err(Fault::method(method)),
     }
 }
 
@@ -82,20 +106,6 @@ pub(crate) fn answer(id: JsonRpcId, outcome: Result<Value, Fault>) -> Vec<u8> {
         Err(fault) => JsonRpcResponse::error(id, fault.to_wire()),
     };
     serde_json::to_vec(&response).unwrap_or_default()
-}
-
-/// Whether a version is ours: `1.0`, whatever the patch.
-pub(crate) fn speaks(version: Option<&str>) -> bool {
-    let Some(version) = version.map(str::trim) else {
-        return false;
-    };
-    match version.strip_prefix(wire::VERSION) {
-        Some("") => true,
-        Some(rest) => rest.strip_prefix('.').is_some_and(|patch| {
-            !patch.is_empty() && patch.len() <= 9 && patch.chars().all(|c| c.is_ascii_digit())
-        }),
-        None => false,
-    }
 }
 
 #[cfg(test)]
@@ -117,6 +127,7 @@ mod tests {
                 parse(body.to_string().as_bytes(), Some(version)).unwrap(),
                 Call {
                     id: JsonRpcId::String("a".into()),
+                    version: Version::One,
                     operation: Operation::GetTask,
                     params: json!({ "id": "t" })
                 }
@@ -197,19 +208,45 @@ mod tests {
     }
 
     #[test]
-    fn versions_other_than_ours_are_refused_even_for_methods_we_do_not_know() {
-        let body = r#"{"id":1,"jsonrpc":"2.0","method":"message/send","params":{}}"#;
-        for version in [
-            None,
-            Some("0.3"),
-            Some("9.9"),
-            Some(""),
-            Some("1"),
-            Some("1.1"),
-            Some("1.0."),
-            Some("1.00"),
-        ] {
-            assert_eq!(code(body, version), (JsonRpcId::Number(1), -32009), "{version:?}");
+    fn a_call_of_0_3_is_one_of_1_0() {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": { "id": "t", "tenant": "x" } });
+        for version in [None, Some(""), Some("0.3"), Some("0.3.0")] {
+            assert_eq!(
+                parse(body.to_string().as_bytes(), version).unwrap(),
+                Call {
+                    id: JsonRpcId::Number(1),
+                    version: Version::ZeroThree,
+                    operation: Operation::GetTask,
+                    params: json!({ "id": "t" })
+                }
+            );
+        }
+        // No method of one version is served in the other.
+        assert_eq!(
+            code(&body.to_string(), Some("1.0")),
+            (JsonRpcId::Number(1), -32601)
+        );
+        let newer = r#"{"id":1,"jsonrpc":"2.0","method":"GetTask","params":{"id":"t"}}"#;
+        let refused = parse(newer.as_bytes(), None).unwrap_err().fault.to_wire();
+        assert_eq!(refused.code, -32601);
+        assert!(
+            refused.message.contains("send `A2A-Version: 1.0`"),
+            "{}",
+            refused.message
+        );
+    }
+
+    #[test]
+    fn other_versions_are_refused_even_for_methods_we_do_not_know() {
+        for method in ["message/send", "SendMessage", "x"] {
+            let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": {} }).to_string();
+            for version in ["0.2.6", "1", "1.1", "9.9"] {
+                assert_eq!(
+                    code(&body, Some(version)),
+                    (JsonRpcId::Number(1), -32009),
+                    "{version}"
+                );
+            }
         }
     }
 }

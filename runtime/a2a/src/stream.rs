@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -46,10 +45,13 @@ impl Stream {
         let Subscription { task, events } = from;
         let shown = task.status.clone();
         let is_over = shown.state.is_terminal();
-        if self.send(&StreamResponse::Task(task)).await.is_none() || is_over {
+        let Some(mut events) = events.filter(|_| !is_over) else {
+            self.send(&StreamResponse::Task(task), true).await;
+            return;
+        };
+        if self.send(&StreamResponse::Task(task), false).await.is_none() {
             return;
         }
-        let Some(mut events) = events else { return };
         loop {
             let event = tokio::select! {
                 () = self.events.closed() => return,
@@ -76,16 +78,15 @@ impl Stream {
                 continue;
             }
             let is_last = status.is_some_and(|status| ends(&status.state));
-            if self.send(&event).await.is_none() || is_last {
+            if self.send(&event, is_last).await.is_none() || is_last {
                 return;
             }
         }
     }
 
     /// Sends one event; none when nobody reads it any more.
-    async fn send(&self, event: &StreamResponse) -> Option<()> {
-        let value: Value = serde_json::to_value(event).ok()?;
-        let bytes = self.binding.event(value);
+    async fn send(&self, event: &StreamResponse, is_last: bool) -> Option<()> {
+        let bytes = self.binding.event(event, is_last).ok()?;
         let room = self.app.answering.reserve(&self.caller, bytes.len());
         let room = timeout(limit::TURN, room).await.ok()?.ok()?;
         timeout(limit::TURN, self.events.send(held(bytes, room)))

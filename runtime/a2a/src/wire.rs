@@ -8,6 +8,8 @@ pub use a2a::{
 
 /// The protocol version that this crate speaks, as it stands on the wire.
 pub const VERSION: &str = a2a::VERSION;
+/// The version before, which the listener speaks too.
+pub const VERSION_BEFORE: &str = "0.3";
 /// The header (and query parameter) that names the version.
 pub const VERSION_HEADER: &str = "a2a-version";
 

@@ -37,7 +37,7 @@ use crate::worker::process::{ASK, TERM};
 /// What is kept of the drain's time for the end itself: closing sessions and connections, and the store.
 const CLOSING: Duration = Duration::from_secs(2);
 /// What the listener speaks.
-const A2A_VERSIONS: [&str; 1] = ["1.0"];
+const A2A_VERSIONS: [&str; 2] = [agentd_a2a::wire::VERSION, agentd_a2a::wire::VERSION_BEFORE];
 
 pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartError> {
     let mut foundation = Foundation::lay(&start).await?;

@@ -255,7 +255,7 @@ async fn it_reports_what_it_runs_with_and_what_it_refused() {
     );
     assert_eq!(
         (report.tool_count, report.a2a_versions.clone()),
-        (1, vec!["1.0".to_owned()])
+        (1, vec!["1.0".to_owned(), "0.3".to_owned()])
     );
     assert!(report.tool_digest.is_some() && report.rejected.is_none() && report.missing_secrets.is_empty());
     let first = agentd_config::live::read(&pod.live()).unwrap().digest;

@@ -97,8 +97,8 @@ async fn versions_types_and_methods() {
     };
     let json = "application/json";
     for (request, code) in [
-        (with("/", None, json), -32009),
-        (with("/", Some("0.3"), json), -32009),
+        (with("/", None, json), -32601),
+        (with("/", Some("0.3"), json), -32601),
         (with("/", Some("9.9"), json), -32009),
         (with("/", Some("1.0.7"), json), -32001),
         (with("/?A2A-Version=1.0", None, json), -32001),

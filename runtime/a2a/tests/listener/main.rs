@@ -15,3 +15,4 @@ mod rest;
 mod streams;
 #[path = "../support/mod.rs"]
 mod support;
+mod v03;

@@ -201,6 +201,7 @@ async fn versions_and_types_are_judged_as_in_json_rpc() {
     for (request, status, reason) in [
         (with(None, json, "{}"), 400, "VERSION_NOT_SUPPORTED"),
         (with(Some("0.3"), json, "{}"), 400, "VERSION_NOT_SUPPORTED"),
+        (with(Some("9.9"), json, "{}"), 400, "VERSION_NOT_SUPPORTED"),
         (with(Some("1.0.7"), json, "{"), 400, "PARSE_ERROR"),
         (
             with(Some("1.0"), "text/plain", "{}"),
