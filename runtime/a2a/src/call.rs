@@ -255,9 +255,12 @@ async fn begin(app: &App, caller: &Caller, operation: Operation, params: Value) 
             if operation == Operation::SendMessage {
                 return Ok(wanted(task_id, wait, history));
             }
-            follow(app, caller, task_id, history)
-                .await
-                .map(|subscription| Asked::Stream(Box::new(subscription)))
+            let mut subscription = follow(app, caller, task_id, history).await?;
+            // Nothing happens before somebody says something, which begins a stream of its own.
+            if stream::ends(&subscription.task.status.state) {
+                subscription.events = None;
+            }
+            Ok(Asked::Stream(Box::new(subscription)))
         }
         Operation::GetTask => {
             let parsed = message::get(params)?;

@@ -23,7 +23,7 @@ pub struct SendMessage {
     pub task_id: Option<String>,
     /// Text and data, in order.
     pub parts: Vec<Part>,
-    /// True: answer as soon as the task is stored. False: answer when it has ended.
+    /// True: answer as soon as the task is stored. False: answer when it has ended, or waits for somebody.
     pub return_immediately: bool,
 }
 
@@ -37,6 +37,9 @@ impl SendMessage {
     /// the members of its data.
     pub fn digest(&self) -> String {
         let mut content = json!({ "contextId": self.context_id, "parts": self.parts });
+        if let (Some(task_id), Some(content)) = (&self.task_id, content.as_object_mut()) {
+            content.insert("taskId".to_owned(), task_id.clone().into());
+        }
         content.sort_all_objects();
         agentd_base::digest::of(content.to_string().as_bytes())
     }
@@ -87,11 +90,13 @@ pub struct Subscription {
 /// The agent, as the listener sees it.
 #[async_trait]
 pub trait Service: Send + Sync {
-    /// Takes a message; the id of its task. When this returns, the task is durable and goes on by itself. The listener
+    /// Takes a message; the id of its task. When this returns, the task is durable and goes on by itself. A message with
+    /// a task id is the answer to what that task asks. The listener
     /// runs this to its end even if the caller has gone.
     async fn send_message(&self, caller: &Caller, request: SendMessage) -> Result<String, ServiceError>;
 
-    /// Returns when this task has ended, or when this process has done with it, or does not know it. Dropped when the
+    /// Returns when this task has ended or waits for somebody, or when this process has done with it, or does not know
+    /// it. Dropped when the
     /// caller has gone.
     async fn ended(&self, task_id: &str);
 

@@ -104,7 +104,7 @@ fn status_of(event: &StreamResponse) -> Option<&TaskStatus> {
 }
 
 /// Whether a stream ends with this state: nothing more happens, or nothing before somebody says something (11.7).
-const fn ends(state: &TaskState) -> bool {
+pub(crate) const fn ends(state: &TaskState) -> bool {
     match state {
         TaskState::Completed
         | TaskState::Failed

@@ -24,9 +24,11 @@ pub trait Human: Send + Sync + std::fmt::Debug {
 pub struct Asked {
     /// The run.
     pub run_id: String,
+    /// The conversation whose caller is asked: its own, or the one that its subagent belongs to.
+    pub root: String,
     /// Its conversation.
     pub conversation: String,
-    /// The server's question: untrusted text, cut.
+    /// What is asked: untrusted text, cut.
     pub question: Question,
 }
 
@@ -117,6 +119,7 @@ mod tests {
     fn asked(message: &str) -> Asked {
         Asked {
             run_id: "r".into(),
+            root: "c".into(),
             conversation: "c".into(),
             question: Question {
                 server: "fs".into(),

@@ -12,6 +12,7 @@ mod measured;
 pub mod office;
 pub mod one_shot;
 mod open;
+pub mod question;
 pub mod record;
 mod refusals;
 pub mod service;
@@ -34,13 +35,14 @@ use agentd_mcp::{Outbound, Supervised};
 use agentd_state::{Store, StoreError};
 use tokio::sync::{mpsc, watch};
 
+use self::asking::Human;
 use self::budget::Budget;
 use self::instruction::{Follower, Standing};
 use self::measured::Measured;
 use self::office::Office;
 use self::settings::Settings;
 use self::subagents::Subagents;
-use self::tasks::Durability;
+use self::tasks::{Callers, Durability};
 use self::turns::TurnRunner;
 use crate::children::Children;
 use crate::identity::PodIdentity;
@@ -121,6 +123,7 @@ struct Foundation {
     settings: watch::Sender<Arc<Settings>>,
     servers: Supervised,
     suspects: mpsc::Receiver<String>,
+    callers: Arc<Callers>,
     runner: Arc<TurnRunner>,
 }
 
@@ -202,6 +205,11 @@ impl Foundation {
             identity: source.clone(),
         };
         tokio::spawn(follower.run());
+        let callers = Arc::<Callers>::default();
+        let human: Option<Arc<dyn Human>> = match document.is_service() {
+            true => Some(callers.clone()),
+            false => None,
+        };
         let runner = Arc::new_cyclic(|runner| TurnRunner {
             pool: Pool::new(start.program.clone(), children),
             instance: instance.clone(),
@@ -209,7 +217,7 @@ impl Foundation {
             identity: source,
             servers: servers.view(),
             suspects: suspected,
-            human: None,
+            human: human.clone(),
             office: Arc::new(Office {
                 instance,
                 settings: settings.subscribe(),
@@ -217,7 +225,7 @@ impl Foundation {
                 store: store.clone(),
                 clock: clock.clone(),
                 ids: ids.clone(),
-                human: None,
+                human,
                 runner: runner.clone(),
                 subagents: Subagents::default(),
                 budget,
@@ -240,6 +248,7 @@ impl Foundation {
             settings,
             servers,
             suspects,
+            callers,
             runner,
         })
     }

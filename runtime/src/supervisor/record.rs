@@ -28,6 +28,7 @@ pub fn submitted(
         updated_at: now,
         created_at: now,
         status_message: None,
+        asked: None,
         history: vec![Message {
             id: request.message_id,
             role: Role::User,
@@ -43,7 +44,7 @@ pub fn text_of(task: &Task) -> String {
     let user = task
         .history
         .iter()
-        .rev()
+        // Others are answers.
         .find(|message| message.role == Role::User);
     let request = SendMessage {
         message_id: String::new(),
@@ -155,6 +156,8 @@ pub fn wire_task(task: Task) -> wire::Task {
         task_id: Some(task.id.clone()),
         ..wire::Message::new(role, parts)
     };
+    let asked = task.asked.filter(|_| task.state.is_interrupted());
+    let asked = asked.map(|message| own(message.id, wire_role(message.role), parts_of(message.parts)));
     let said = task.status_message.map(|text| {
         // Stable, so that a task read twice is the same task.
         let id = format!("{}-status", task.id);
@@ -168,7 +171,7 @@ pub fn wire_task(task: Task) -> wire::Task {
     wire::Task {
         status: wire::TaskStatus {
             state: wire_state(task.state),
-            message: said,
+            message: asked.or(said),
             timestamp: wire::timestamp(task.updated_at),
         },
         artifacts: artifacts_of(task.artifacts),
@@ -203,6 +206,8 @@ fn wire_state(state: TaskState) -> wire::TaskState {
     match state {
         TaskState::Submitted => wire::TaskState::Submitted,
         TaskState::Working => wire::TaskState::Working,
+        TaskState::InputRequired => wire::TaskState::InputRequired,
+        TaskState::AuthRequired => wire::TaskState::AuthRequired,
         TaskState::Completed => wire::TaskState::Completed,
         TaskState::Failed => wire::TaskState::Failed,
         TaskState::Canceled => wire::TaskState::Canceled,

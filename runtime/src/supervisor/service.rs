@@ -64,6 +64,7 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
     );
     // Turns send messages into other conversations.
     let _ = foundation.runner.office.tasks.set(Arc::downgrade(&tasks));
+    foundation.callers.set(&tasks);
     tasks.restore().await?;
 
     let drain = Drain::new();

@@ -3,6 +3,8 @@
 //! in order, conversations side by side; a transcript and its task's end are stored in one transaction; no task stays
 //! `working` after a restart. What waits is in the store and not in memory.
 
+mod answering;
+mod asking;
 mod cancel;
 mod feed;
 mod health;
@@ -26,6 +28,7 @@ use tokio::sync::{OnceCell, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::asking::Callers;
 use self::feed::Feed;
 use self::health::Watched;
 pub use self::service::A2aService;
@@ -150,7 +153,7 @@ impl Tasks {
 
     /// Puts a stored task into its lane.
     fn admit(self: &Arc<Self>, entry: Entry) {
-        self.feed(&entry.id);
+        self.feed(&entry);
         if let Some(entry) = lock(&self.lanes).add(entry) {
             let tasks = self.clone();
             self.running.spawn(async move {
@@ -176,10 +179,20 @@ impl Tasks {
 
     /// Returns when the task has ended, or when this process has done with it.
     async fn ended(&self, id: &str) {
+        self.until(id, TaskState::is_terminal).await;
+    }
+
+    /// The same, or when it waits for somebody.
+    async fn rests(&self, id: &str) {
+        self.until(id, |state| state.is_terminal() || state.is_interrupted())
+            .await;
+    }
+
+    async fn until(&self, id: &str, holds: impl Fn(TaskState) -> bool) {
         let following = lock(&self.followed).get(id).map(|feed| feed.states());
         if let Some(mut following) = following {
             // The feed goes when this process has done with the task, which may not be its end.
-            let _ = following.wait_for(|state| state.is_terminal()).await;
+            let _ = following.wait_for(|state| holds(*state)).await;
         }
     }
 
@@ -191,10 +204,10 @@ impl Tasks {
     }
 
     /// What happens to this task, which is open.
-    fn feed(&self, id: &str) -> Arc<Feed> {
+    fn feed(&self, entry: &Entry) -> Arc<Feed> {
         let mut followed = lock(&self.followed);
-        let feed = followed.entry(id.to_owned());
-        feed.or_insert_with(|| Feed::new(id, self.stop.child_token()))
+        let feed = followed.entry(entry.id.clone());
+        feed.or_insert_with(|| Feed::new(&entry.id, &entry.conversation, self.stop.child_token()))
             .clone()
     }
 
@@ -207,23 +220,6 @@ impl Tasks {
         let task = self.store.task(id).await.map_err(|error| unavailable(&error))?;
         task.filter(|task| caller.may_see(&task.owner))
             .ok_or_else(|| ServiceError::TaskNotFound(id.to_owned()))
-    }
-
-    /// A message with a task id: no task waits for input yet, so it can only be refused, and truthfully.
-    async fn refuse_follow_up(&self, caller: &Caller, id: &str, context: Option<&str>) -> ServiceError {
-        match self.visible(caller, id).await {
-            Err(error) => error,
-            Ok(task) if context.is_some_and(|context| context != task.context_id) => ServiceError::Invalid {
-                field: "message.contextId",
-                problem: "is not the context of message.taskId; leave one of them out".to_owned(),
-            },
-            Ok(task) if task.state.is_terminal() => ServiceError::TaskEnded(id.to_owned()),
-            Ok(_) => ServiceError::Invalid {
-                field: "message.taskId",
-                problem: "the task does not wait for input; send the message with its contextId only"
-                    .to_owned(),
-            },
-        }
     }
 
     /// A message of a caller; see [`Self::take_in`].

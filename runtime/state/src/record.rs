@@ -53,6 +53,10 @@ pub enum TaskState {
     Submitted,
     /// A turn runs.
     Working,
+    /// A turn waits for what a person is to say: [`Task::asked`].
+    InputRequired,
+    /// A turn waits for a person to visit a page and to prove who they are: [`Task::asked`].
+    AuthRequired,
     /// Done.
     Completed,
     /// Ended by a fault; the status message says which.
@@ -69,11 +73,35 @@ impl TaskState {
         match self {
             Self::Submitted => "submitted",
             Self::Working => "working",
+            Self::InputRequired => "input_required",
+            Self::AuthRequired => "auth_required",
             Self::Completed => "completed",
             Self::Failed => "failed",
             Self::Canceled => "canceled",
             Self::Rejected => "rejected",
         }
+    }
+
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Submitted,
+        Self::Working,
+        Self::InputRequired,
+        Self::AuthRequired,
+        Self::Completed,
+        Self::Failed,
+        Self::Canceled,
+        Self::Rejected,
+    ];
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// Whether it goes on when somebody answers.
+    pub const fn is_interrupted(self) -> bool {
+        matches!(self, Self::InputRequired | Self::AuthRequired)
     }
 
     /// Whether it will never change again.
@@ -102,6 +130,9 @@ pub struct Task {
     pub created_at: Timestamp,
     /// What the agent says of the state.
     pub status_message: Option<String>,
+    /// What somebody is asked, while it waits for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Message>,
     /// The messages.
     pub history: Vec<Message>,
     /// Artifacts in the wire form of A2A 1.0.

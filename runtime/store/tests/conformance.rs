@@ -124,6 +124,7 @@ async fn what_was_written_is_read_back_whole(store: &dyn Store) {
     let conversation = conversation("whole-c");
     let mut task = task("whole-t", TaskState::Completed, 1);
     task.status_message = Some("quotes \" and 'ticks', a \u{0}, 𝄞 and\nlines".into());
+    task.asked = task.history.first().cloned();
     store
         .write(vec![
             Write::Conversation(conversation.clone()),
@@ -188,9 +189,19 @@ async fn message_ids_belong_to_their_owner(store: &dyn Store) {
 }
 
 async fn open_tasks_are_those_that_may_still_change(store: &dyn Store) {
-    use TaskState::{Canceled, Completed, Failed, Rejected, Submitted, Working};
+    use TaskState::{AuthRequired, Canceled, Completed, Failed, InputRequired, Rejected, Submitted, Working};
     let before = open(store).await;
-    let states = [Working, Completed, Submitted, Failed, Canceled, Rejected, Working];
+    let states = [
+        Working,
+        Completed,
+        Submitted,
+        Failed,
+        Canceled,
+        Rejected,
+        Working,
+        InputRequired,
+        AuthRequired,
+    ];
     // Written youngest first: the order is that of their age.
     let tasks = states.iter().enumerate().rev();
     let batch = tasks
@@ -198,9 +209,10 @@ async fn open_tasks_are_those_that_may_still_change(store: &dyn Store) {
         .collect();
     store.write(batch).await.unwrap();
     let mut expected = before.clone();
-    expected.extend(["open-0", "open-2", "open-6"].map(str::to_owned));
+    let ids = ["open-0", "open-2", "open-6", "open-7", "open-8"];
+    expected.extend(ids.map(str::to_owned));
     assert_eq!(open(store).await, expected);
-    let done = ["open-0", "open-2", "open-6"].map(|id| Write::Task(task(id, Completed, 100)));
+    let done = ids.map(|id| Write::Task(task(id, Completed, 100)));
     store.write(done.to_vec()).await.unwrap();
     assert_eq!(open(store).await, before);
 }

@@ -55,6 +55,19 @@ impl Caller {
         );
     }
 
+    /// A call by path; the status and the answer.
+    pub async fn post(&self, path: &str, body: Value) -> (u16, Value) {
+        let request = http::Request::post(path)
+            .header("content-type", "application/a2a+json")
+            .header("a2a-version", "1.0")
+            .body(Bytes::from(body.to_string()))
+            .unwrap();
+        let response = self.0.send(request).await.unwrap();
+        let status = response.status.as_u16();
+        let answer = response.body.bytes().await.unwrap();
+        (status, serde_json::from_slice(&answer).unwrap())
+    }
+
     pub async fn call(&self, method: &str, params: Value) -> Result<Value, NetError> {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let request = http::Request::post("/")

@@ -26,8 +26,14 @@ use crate::process::{Agentd, PATIENCE};
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests");
 
 /// An agent with this model and no tools; where it listens.
-async fn agent(model: &str, more: &[&str]) -> (Agentd, String, TempDir) {
+pub async fn agent(model: &str, more: &[&str]) -> (Agentd, String, TempDir) {
     let folder = tempfile::tempdir().unwrap();
+    let (agentd, address) = agent_in(&folder, model, more).await;
+    (agentd, address, folder)
+}
+
+/// The same, with what is kept in this folder.
+pub async fn agent_in(folder: &TempDir, model: &str, more: &[&str]) -> (Agentd, String) {
     let store = folder.path().join("state");
     let mut arguments = vec![
         "--intelligence",
@@ -37,17 +43,18 @@ async fn agent(model: &str, more: &[&str]) -> (Agentd, String, TempDir) {
         "--a2a.listen",
         "http://127.0.0.1:0",
         "--a2a.dev",
-        "--store.path",
-        store.to_str().unwrap(),
     ];
     arguments.extend(more);
+    if !more.contains(&"memory") {
+        arguments.extend(["--store.path", store.to_str().unwrap()]);
+    }
     let mut agentd = Agentd::start(&arguments, &[], folder.path());
     let address = agentd.address("a2a.listen").await;
     agentd.event("proc.ready").await;
-    (agentd, address, folder)
+    (agentd, address)
 }
 
-fn state(task: &Value) -> &str {
+pub fn state(task: &Value) -> &str {
     task["status"]["state"].as_str().unwrap_or_default()
 }
 
@@ -134,15 +141,15 @@ async fn writing_model(go_on: Arc<Semaphore>) -> String {
 }
 
 /// The events of a call, as they come.
-struct Events(BoxStream<'static, Value>);
+pub struct Events(BoxStream<'static, Value>);
 
 impl Events {
-    async fn of(address: &str, method: &str, params: Value) -> Self {
+    pub async fn of(address: &str, method: &str, params: Value) -> Self {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         Self::begin(address, "POST", "/", body.to_string()).await
     }
 
-    async fn begin(address: &str, verb: &str, path: &str, body: String) -> Self {
+    pub async fn begin(address: &str, verb: &str, path: &str, body: String) -> Self {
         let destination = Destination::declared(&format!("http://{address}/"), Declared::Mcp).unwrap();
         let timeouts = Timeouts {
             response: Some(PATIENCE),
@@ -180,7 +187,7 @@ impl Events {
         Self(parsed.boxed())
     }
 
-    async fn next(&mut self) -> Value {
+    pub async fn next(&mut self) -> Value {
         tokio::time::timeout(PATIENCE, self.0.next())
             .await
             .unwrap()
@@ -188,11 +195,11 @@ impl Events {
     }
 
     /// The next one, in short.
-    async fn told(&mut self) -> String {
+    pub async fn told(&mut self) -> String {
         short(&self.next().await)
     }
 
-    async fn rest(self) -> Vec<String> {
+    pub async fn rest(self) -> Vec<String> {
         self.0.map(|event| short(&event)).collect().await
     }
 }
@@ -261,12 +268,15 @@ async fn installed(kind: &str) -> PathBuf {
     PathBuf::from(String::from_utf8(installed.stdout).unwrap().trim())
 }
 
+/// At this the agent asks back.
+const ASK: &str = r#"calls [["ask_human", {"question": "Which colour?"}]]"#;
+
 /// Runs a probe; every check must pass, and all must have been made.
 async fn judged(mut probe: Command) {
     let run = probe.kill_on_drop(true).output().await.unwrap();
     let said = String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned();
     assert!(run.status.success(), "{said}");
-    for check in probes::CHECKS {
+    for check in probes::CHECKS.into_iter().chain(["ask"]) {
         assert!(probes::passed(&said, check), "{check}: {said}");
     }
 }
@@ -291,13 +301,15 @@ async fn the_official_clients_in_python_and_javascript_are_content_with_both_bin
             "hi",
             "--slow-text",
             "hold",
+            "--ask",
+            ASK,
         ]);
         judged(probe).await;
         let mut probe = Command::new(&node);
         probe
             .arg(Path::new(TESTS).join("peers/a2a-npm/probe.mjs"))
             .arg(&npm);
-        probe.args([&url, binding]);
+        probe.args([&url, binding]).env("A2A_ASK", ASK);
         judged(probe).await;
     }
 }

@@ -13,6 +13,7 @@
 
 mod a2a;
 mod a2a_tasks;
+mod asked;
 mod bounds;
 mod bridge;
 mod cli;
@@ -47,6 +48,7 @@ mod pod;
 #[path = "../../../tests/src/probes.rs"]
 mod probes;
 mod process;
+mod rejected;
 mod reload;
 mod runner;
 mod service;

@@ -2,7 +2,7 @@
 //! `echo X` calls the tool `echo`, `calls [["tool", {…}], …]` calls one after the other (`$cut` in the arguments is the URI
 //! that the last result named to read on, `$handle` the handle of the last subagent; `"and"` as a third member makes the
 //! next in the same round), a tool's result is repeated, `hold` waits until the test lets go and goes on
-//! with what follows it, anything else is said back. Asked for a summary it writes [`summary`].
+//! with what follows it, `refuse` is refused, anything else is said back. Asked for a summary it writes [`summary`].
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -146,7 +146,9 @@ async fn complete(State(script): State<Arc<Script>>, Json(request): Json<Value>)
         }),
         (_, None) => json!({ "role": "assistant", "content": format!("you said: {text}") }),
     };
-    let finish = if message.get("tool_calls").is_some() {
+    let finish = if text == "refuse" {
+        "content_filter"
+    } else if message.get("tool_calls").is_some() {
         "tool_calls"
     } else {
         "stop"

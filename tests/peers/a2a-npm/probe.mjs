@@ -2,7 +2,7 @@
 //
 //   node probe.mjs FOLDER URL JSONRPC|HTTP+JSON [CA CERT KEY]   FOLDER is what peers.sh a2a-npm prints
 //
-// Says `hi` and, to cancel it, `hold`. Prints a line `ok NAME` or `FAIL NAME` for each check; exit 1 on any FAIL.
+// Says `hi` and, to cancel it, `hold`; with A2A_ASK also that, at which the agent asks back, and answers `red`. Prints a line `ok NAME` or `FAIL NAME` for each check; exit 1 on any FAIL.
 import { createRequire } from 'node:module';
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -47,6 +47,7 @@ const client = await new sdk.ClientFactory(options).createFromUrl(url);
 
 const COMPLETED = 3;
 const CANCELED = 5;
+const INPUT_REQUIRED = 6;
 const part = (value) => ({ content: { $case: 'text', value }, mediaType: '', filename: '', metadata: undefined });
 const message = (text, configuration) => ({
   message: {
@@ -111,4 +112,15 @@ await check('subscribe-terminal', () =>
   }, /unsupported/i));
 await check('notfound', () =>
   refused(() => client.getTask({ id: 'no-such-task', tenant: '', historyLength: undefined }), /not.?found/i));
+if (process.env.A2A_ASK) {
+  await check('ask', async () => {
+    const waits = task_of(await client.sendMessage(message(process.env.A2A_ASK)));
+    const red = message('red');
+    Object.assign(red.message, { taskId: waits.id, contextId: waits.contextId });
+    let last;
+    for await (const event of client.sendMessageStream(red)) last = event.payload;
+    const asked = waits.status.state === INPUT_REQUIRED && waits.status.message.parts.length > 0;
+    return [asked && last.value.taskId === waits.id && last.value.status.state === COMPLETED, waits.status.state];
+  });
+}
 process.exit(failed ? 1 : 0);

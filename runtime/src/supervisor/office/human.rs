@@ -5,10 +5,11 @@ use std::sync::Arc;
 use agentd_agent::Reply;
 use agentd_agent::request::AskHuman;
 use agentd_mcp::{Answer, Ask, Question};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Caller;
 use crate::supervisor::asking::{Asked, Human};
+use crate::supervisor::question;
 
 /// Asks, and waits; dropped with the turn.
 pub(super) async fn ask(human: Option<&Arc<dyn Human>>, caller: &Caller, asked: AskHuman) -> Reply {
@@ -20,10 +21,9 @@ pub(super) async fn ask(human: Option<&Arc<dyn Human>>, caller: &Caller, asked: 
         return refused("nobody can be asked here; decide without, or say what you would need to know");
     };
     let words = asked.schema.is_none();
-    let schema = asked.schema.unwrap_or_else(
-        || json!({"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}),
-    );
-    let form = Ask::Form { schema };
+    let form = asked
+        .schema
+        .map_or_else(question::words, |schema| Ask::Form { schema });
     if !form.is_answerable() {
         return refused("a person can only be asked a flat object of texts, numbers, booleans and choices");
     }
@@ -32,6 +32,10 @@ pub(super) async fn ask(human: Option<&Arc<dyn Human>>, caller: &Caller, asked: 
         None => asked.question,
         Some(recommend) => format!("{}\n\nThe agent recommends: {recommend}", asked.question),
     };
+    let message = match asked.to {
+        None => message,
+        Some(to) => format!("To {to}: {message}"),
+    };
     let question = Question {
         server: String::new(),
         message,
@@ -39,6 +43,7 @@ pub(super) async fn ask(human: Option<&Arc<dyn Human>>, caller: &Caller, asked: 
     };
     let asking = human.ask(Asked {
         run_id: caller.run_id.clone(),
+        root: caller.root.clone(),
         conversation: caller.conversation.clone(),
         question,
     });
@@ -51,9 +56,7 @@ pub(super) async fn ask(human: Option<&Arc<dyn Human>>, caller: &Caller, asked: 
     };
     match answer {
         Answer::Accept(given) => match form.shape(given) {
-            Some(mut reply) if words => Reply::Done(
-                json!({"reply": reply.remove("answer").unwrap_or(Value::Null), "timed_out": false}),
-            ),
+            Some(reply) if words => Reply::Done(json!({"reply": question::said(reply), "timed_out": false})),
             Some(reply) => Reply::Done(json!({"reply": reply, "timed_out": false})),
             None => refused("the answer does not fit the question"),
         },

@@ -54,6 +54,8 @@ fn verdict(task: &Task) -> Result<(), ServiceError> {
             Err(ServiceError::NotCancelable(task.id.clone()))
         }
         // The process ends, and its next start takes it up.
-        TaskState::Submitted | TaskState::Working => Err(away(Away::Stopping, "the agent drains")),
+        TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => {
+            Err(away(Away::Stopping, "the agent drains"))
+        }
     }
 }

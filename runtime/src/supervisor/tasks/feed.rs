@@ -11,6 +11,7 @@ use agentd_state::{Task, TaskState};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::asking::Record;
 use super::lock;
 use crate::supervisor::record::{ANSWER, wire_task};
 use crate::supervisor::turns::Listener;
@@ -24,11 +25,17 @@ const SAID: usize = 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct Feed {
     id: String,
+    /// Of its task.
+    pub(super) conversation: String,
     state: watch::Sender<TaskState>,
     events: broadcast::Sender<Arc<StreamResponse>>,
     said: Mutex<Said>,
     /// Held while its turn begins, and while it is cancelled before; whether it has begun.
     pub(super) begun: tokio::sync::Mutex<bool>,
+    /// The record while its turn runs.
+    pub(super) record: tokio::sync::Mutex<Record>,
+    /// Questions of the turn wait here for one another.
+    pub(super) line: tokio::sync::Mutex<()>,
     /// A caller wants it to end.
     pub(super) cancelled: CancellationToken,
     /// Its turn is to end: for that reason, or with the process.
@@ -47,13 +54,16 @@ struct Said {
 }
 
 impl Feed {
-    pub(super) fn new(id: &str, stop: CancellationToken) -> Arc<Self> {
+    pub(super) fn new(id: &str, conversation: &str, stop: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             id: id.to_owned(),
+            conversation: conversation.to_owned(),
             state: watch::Sender::new(TaskState::Submitted),
             events: broadcast::Sender::new(BEHIND),
             said: Mutex::default(),
             begun: tokio::sync::Mutex::default(),
+            record: tokio::sync::Mutex::default(),
+            line: tokio::sync::Mutex::default(),
             cancelled: CancellationToken::new(),
             stop,
         })
@@ -176,6 +186,7 @@ mod tests {
             updated_at: jiff::Timestamp::UNIX_EPOCH,
             created_at: jiff::Timestamp::UNIX_EPOCH,
             status_message: None,
+            asked: None,
             history: Vec::new(),
             hops: 0,
             artifacts: answer.map(parts).into_iter().collect(),
@@ -183,7 +194,7 @@ mod tests {
     }
 
     fn feed() -> Arc<Feed> {
-        Feed::new("t", CancellationToken::new())
+        Feed::new("t", "o c", CancellationToken::new())
     }
 
     /// What was told, in short.

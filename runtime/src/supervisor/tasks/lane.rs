@@ -11,6 +11,7 @@ use futures::FutureExt as _;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::asking::unasked;
 use super::feed::{Feed, answer_id};
 use super::{Durability, Tasks, lock};
 use crate::supervisor::lanes::Entry;
@@ -31,7 +32,7 @@ enum Unread {
 }
 
 /// What came of a write.
-enum Persisted {
+pub(super) enum Persisted {
     Written,
     /// It was not, and now the process ends.
     Stopped,
@@ -45,7 +46,7 @@ impl Tasks {
         let mut next = Some(first);
         while let Some(entry) = next {
             // A fault of ours ends this task and not its conversation, which would wait for ever.
-            let feed = self.feed(&entry.id);
+            let feed = self.feed(&entry);
             let run = AssertUnwindSafe(self.run_task(&entry, &feed)).catch_unwind();
             if run.await.is_err() {
                 let reason = "the agent has a fault and could not go on; its log has the details";
@@ -96,24 +97,32 @@ impl Tasks {
         feed.publish(&working);
         *begun = true;
         drop(begun);
+        let (text, owner, hops) = (text_of(&working), working.owner.clone(), working.hops);
+        // It may ask, and whoever answers writes the record too.
+        feed.record.lock().await.task = Some(working);
         let (transcript, began) = match before {
             Some(before) => (before.transcript, Some(before.created_at)),
             None => (Value::Null, None),
         };
         let input = TurnInput {
-            run_id: working.id.clone(),
-            owner: working.owner.clone(),
+            run_id: entry.id.clone(),
+            owner: owner.clone(),
             conversation: entry.conversation.clone(),
             transcript,
-            text: text_of(&working),
-            hops: working.hops,
+            text,
+            hops,
             charge: None,
             listener: Some(feed.clone()),
         };
-        let (began_at, hops) = (self.clock.now(), input.hops);
+        let began_at = self.clock.now();
         let end = self.runner.run(input, &feed.stop).await;
         let last = last_run(&entry.id, hops, &end, began_at, self.clock.now());
         self.last_run.send_replace(Some(last));
+        // From here on nobody answers it.
+        let record = std::mem::take(&mut *feed.record.lock().await);
+        let Some(working) = record.task.map(unasked) else {
+            return;
+        };
         let cancelled = feed.cancelled.is_cancelled();
         let stopped = self.stop.is_cancelled() && !cancelled;
         match end {
@@ -125,7 +134,7 @@ impl Tasks {
                 let transcript = std::mem::take(&mut result.transcript);
                 let conversation = (!transcript.is_null()).then(|| Conversation {
                     id: entry.conversation.clone(),
-                    owner: working.owner.clone(),
+                    owner,
                     created_at: began.unwrap_or(now),
                     transcript,
                 });
@@ -224,7 +233,7 @@ impl Tasks {
     }
 
     /// Writes until it is written, or never will be, or `until` came.
-    async fn persist(&self, batch: Vec<Write>, until: &CancellationToken) -> Persisted {
+    pub(super) async fn persist(&self, batch: Vec<Write>, until: &CancellationToken) -> Persisted {
         let mut refusals = Refusals::default();
         loop {
             // The store has logged why.

@@ -18,17 +18,14 @@ pub struct A2aService(pub Arc<Tasks>);
 #[async_trait]
 impl Service for A2aService {
     async fn send_message(&self, caller: &Caller, request: SendMessage) -> Result<String, ServiceError> {
-        match &request.task_id {
-            Some(id) => Err(self
-                .0
-                .refuse_follow_up(caller, id, request.context_id.as_deref())
-                .await),
+        match request.task_id.clone() {
+            Some(id) => self.0.answer(caller, &id, request).await,
             None => self.0.accept(caller.key(), request).await,
         }
     }
 
     async fn ended(&self, task_id: &str) {
-        self.0.ended(task_id).await;
+        self.0.rests(task_id).await;
     }
 
     async fn get_task(&self, caller: &Caller, request: GetTask) -> Result<wire::Task, ServiceError> {
@@ -107,7 +104,9 @@ const fn stored(state: &wire::TaskState) -> Option<TaskState> {
         wire::TaskState::Failed => Some(TaskState::Failed),
         wire::TaskState::Canceled => Some(TaskState::Canceled),
         wire::TaskState::Rejected => Some(TaskState::Rejected),
-        wire::TaskState::Unspecified | wire::TaskState::InputRequired | wire::TaskState::AuthRequired => None,
+        wire::TaskState::InputRequired => Some(TaskState::InputRequired),
+        wire::TaskState::AuthRequired => Some(TaskState::AuthRequired),
+        wire::TaskState::Unspecified => None,
     }
 }
 

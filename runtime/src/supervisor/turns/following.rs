@@ -141,6 +141,7 @@ impl TurnRunner {
             FromWorker::Ask { run_id, id, question } => {
                 let asked = Asked {
                     run_id,
+                    root: turn.caller.root.clone(),
                     conversation: turn.conversation.clone(),
                     question,
                 };

@@ -94,8 +94,8 @@ pub(super) fn message(
 
 /// Oldest first, by their index.
 pub(super) const OPEN: &str =
-    "SELECT id, owner, context_id, waiting, bytes FROM task JOIN task_mark USING (id)
-    WHERE open = 1 ORDER BY created_at, id";
+    "SELECT id, task.owner, task.context_id, state, bytes FROM task JOIN task_mark USING (id)
+    JOIN task_list USING (id) WHERE open = 1 ORDER BY created_at, id";
 
 pub(super) fn open_tasks(connection: &Connection) -> Result<Vec<OpenTask>, Fault> {
     let mut statement = connection.prepare_cached(OPEN)?;
@@ -104,10 +104,9 @@ pub(super) fn open_tasks(connection: &Connection) -> Result<Vec<OpenTask>, Fault
             id: row.get(0)?,
             owner: row.get(1)?,
             context_id: row.get(2)?,
-            state: match row.get(3)? {
-                true => TaskState::Submitted,
-                false => TaskState::Working,
-            },
+            // Of a record that cannot be read the state is not known: whoever takes it up finds that out.
+            state: TaskState::named(row.get_ref(3)?.as_str().unwrap_or_default())
+                .unwrap_or(TaskState::Working),
             bytes: u64::try_from(row.get::<_, i64>(4)?).unwrap_or_default(),
         })
     })?;

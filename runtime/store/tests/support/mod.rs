@@ -29,6 +29,7 @@ pub fn task(id: &str, state: TaskState, age: i64) -> Task {
         updated_at: at,
         created_at: at,
         status_message: None,
+        asked: None,
         history: vec![Message {
             id: "m".into(),
             role: Role::User,
