@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # peers.sh KIND: installs programs that we did not write, at the versions pinned in tests/peers, and prints the folder.
-#   npm, mcp-npm, a2a-npm, oauth, conformance  the one that holds node_modules
-#   python, mcp-python, models, tools  a Python environment
+#   npm, mcp-npm, a2a-npm, a2a-npm-old, oauth, conformance  the one that holds node_modules
+#   python, mcp-python, a2a-old, models, tools  a Python environment
 #   mcp-old                            a Python environment, and in it a folder for each release of releases.txt
 set -euo pipefail
 # shellcheck source=lib.sh
@@ -45,7 +45,7 @@ npm_packages() {
 once "peers-$kind"
 peers=$ROOT/tests/peers/$kind
 case $kind in
-npm | mcp-npm | a2a-npm | oauth | conformance)
+npm | mcp-npm | a2a-npm | a2a-npm-old | oauth | conformance)
   folder=$CACHE/peers/$kind-$(content_key "tests/peers/$kind/package-lock.json")
   if ! ready "$folder"; then
     logged "fetching the npm packages of tests/peers/$kind (half a minute)" npm_packages "$folder" "$peers"
@@ -59,7 +59,7 @@ mcp-old)
     touch "$folder/done"
   fi
   ;;
-python | mcp-python | models | tools)
+python | mcp-python | a2a-old | models | tools)
   requirements=$ROOT/tests/peers/$kind/requirements.txt
   folder=$CACHE/peers/$kind-$(content_key "tests/peers/$kind/requirements.txt")
   if ! ready "$folder"; then
@@ -67,6 +67,6 @@ python | mcp-python | models | tools)
     touch "$folder/done"
   fi
   ;;
-*) die "usage: peers.sh npm|mcp-npm|a2a-npm|oauth|conformance|python|mcp-python|mcp-old|models|tools" ;;
+*) die "usage: peers.sh npm|mcp-npm|a2a-npm|a2a-npm-old|oauth|conformance|python|mcp-python|mcp-old|a2a-old|models|tools" ;;
 esac
 echo "$folder"

@@ -13,6 +13,22 @@ pub const CHECKS: [&str; 8] = [
     "notfound",
 ];
 
+/// What the probes of the clients of 0.3 check.
+pub const CHECKS_BEFORE: [&str; 12] = [
+    "card",
+    "send",
+    "data",
+    "get",
+    "stream",
+    "at-once",
+    "resubscribe",
+    "resubscribe-terminal",
+    "cancel-terminal",
+    "notfound",
+    "file",
+    "push",
+];
+
 /// Whether a check was made and passed: a line `ok CHECK`, and perhaps more after it.
 #[must_use]
 pub fn passed(said: &str, check: &str) -> bool {

@@ -63,20 +63,22 @@ impl Binding {
     /// An event of a stream; `is_last` when the stream ends with it.
     pub(crate) fn event(&self, event: &StreamResponse, is_last: bool) -> serde_json::Result<Vec<u8>> {
         match self {
-            Self::JsonRpc(_, Version::One) | Self::HttpJson => Ok(self.line(serde_json::to_value(event)?)),
+            Self::JsonRpc(_, Version::One) | Self::HttpJson => {
+                Ok(self.line(Ok(serde_json::to_value(event)?)))
+            }
             Self::JsonRpc(_, Version::ZeroThree) => {
-                let mut lines = self.line(v03::event(event, is_last)?);
+                let mut lines = self.line(Ok(v03::event(event, is_last)?));
                 if let (StreamResponse::Task(task), true) = (event, is_last) {
-                    lines.append(&mut self.line(v03::end(task)?));
+                    lines.append(&mut self.line(Ok(v03::end(task)?)));
                 }
                 Ok(lines)
             }
         }
     }
 
-    /// JSON without white space is one line.
-    fn line(&self, value: Value) -> Vec<u8> {
-        let (_, json) = self.answer(Ok(value));
+    /// An outcome as an event. JSON without white space is one line.
+    pub(crate) fn line(&self, outcome: Result<Value, Fault>) -> Vec<u8> {
+        let (_, json) = self.answer(outcome);
         [b"data: ".as_slice(), &json, b"\n\n"].concat()
     }
 }

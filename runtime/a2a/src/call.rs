@@ -22,7 +22,10 @@ use crate::operation::Operation;
 use crate::rest::Found;
 use crate::service::{GetTask, ServiceError, Subscription};
 use crate::version::Version;
-use crate::{limit, list, message, rest, rpc, stream, wire};
+use crate::{limit, list, message, rest, rpc, stream, v03, wire};
+
+/// The media type of a stream.
+pub(crate) const EVENTS: &str = "text/event-stream";
 
 /// What was asked for, so far done that only the answer is to be made.
 enum Asked {
@@ -57,15 +60,20 @@ where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    let reads_events = v03::reads_events_alone(&head);
     // What was sent is not kept while the task runs: the head and the body end with this.
     let (binding, asked) = match take(app, &caller, head, body).await? {
         Ok(taken) => taken,
+        Err(Unmet { binding, fault }) if reads_events => {
+            let event = Answer::whole(Bytes::from(binding.line(Err(fault))));
+            return Ok(answer_of(StatusCode::OK, EVENTS, event));
+        }
         Err(Unmet { binding, fault }) => return Ok(at_once(&binding, fault)),
     };
     if let Asked::Stream(subscription) = asked {
         let key = caller.key().to_owned();
         let body = stream::open(app, key, binding, *subscription);
-        return Ok(answer_of(StatusCode::OK, "text/event-stream", body));
+        return Ok(answer_of(StatusCode::OK, EVENTS, body));
     }
     if let Asked::Task(Wanted {
         wait: true, task_id, ..

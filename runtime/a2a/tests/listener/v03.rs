@@ -65,6 +65,39 @@ async fn a_stream_of_0_3_ends_with_the_event_that_says_so() {
 }
 
 #[tokio::test]
+async fn whoever_reads_events_alone_is_told_of_a_fault_by_one() {
+    let world = World::start().await;
+    let mut alice = world.as_caller(ALICE).await;
+    for (method, params, code) in [
+        ("tasks/resubscribe", json!({ "id": "x" }), -32001),
+        ("message/stream", json!({}), -32602),
+        ("message/stream", said("away"), -32603),
+        ("x", json!({}), -32601),
+    ] {
+        let mut request = before(method, params.clone());
+        let accept = "text/event-stream".parse().unwrap();
+        request.headers_mut().insert("accept", accept);
+        let events = Events::of(alice.open(request).await.unwrap()).all().await;
+        let told: Vec<&Value> = events.iter().map(|event| &event["error"]["code"]).collect();
+        assert_eq!(told, [&json!(code)], "{method}");
+        // Others read JSON, and so do all of 1.0.
+        for accept in ["*/*", "application/json, text/event-stream"] {
+            let mut request = before(method, params.clone());
+            request.headers_mut().insert("accept", accept.parse().unwrap());
+            let answer = alice.send(request).await.unwrap();
+            assert_eq!(answer.header("content-type"), "application/json");
+            assert_eq!(answer.error_code(), code);
+        }
+    }
+    let mut newer = rpc("/", "SubscribeToTask", json!({ "id": "x" }));
+    newer
+        .headers_mut()
+        .insert("accept", "text/event-stream".parse().unwrap());
+    let answer = alice.send(newer).await.unwrap();
+    assert_eq!(answer.header("content-type"), "application/json");
+}
+
+#[tokio::test]
 async fn errors_are_those_of_0_3() {
     let world = World::start().await;
     let mut alice = world.as_caller(ALICE).await;
