@@ -147,8 +147,10 @@ pub fn uptake<'a>(
         match since {
             // A pod that says nothing may well run it.
             Some(_) if said.is_none() => {}
+            // A time that is not yet was written by somebody else.
             Some(since) => {
-                let deadline = Timestamp::checked_add(since, PATIENCE).unwrap_or(since);
+                let since = Timestamp::min(since, now);
+                let deadline = since.checked_add(PATIENCE).unwrap_or(now);
                 if now >= deadline {
                     uptake.overdue = true;
                 } else {

@@ -96,14 +96,15 @@ pub fn of_server(server: &report::Server) -> Option<McpServerStatus> {
     let tools = server
         .tools
         .iter()
-        .filter(|tool| names.insert(tool.name.as_str()))
-        .take(REPORTED_TOOLS);
-    let tools = tools.filter_map(|tool| {
-        Some(ToolDigest {
-            name: clip(&tool.name, FOREIGN_CHARS),
-            digest: digest(Some(tool.digest.as_str()))?,
+        .filter_map(|tool| {
+            Some(ToolDigest {
+                name: clip(&tool.name, FOREIGN_CHARS),
+                digest: digest(Some(tool.digest.as_str()))?,
+            })
         })
-    });
+        // Two long names may be one when they are cut, and a status with a name twice is refused as a whole.
+        .filter(|tool| names.insert(tool.name.clone()))
+        .take(REPORTED_TOOLS);
     Some(McpServerStatus {
         server_info: Some(ServerInfo {
             name: text(&info.name),
