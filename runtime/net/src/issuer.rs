@@ -207,7 +207,7 @@ fn request(csr: String, token: &SecretString) -> Result<Request<Bytes>, IssuerEr
     Ok(request)
 }
 
-fn refusal(status: u16, body: &[u8]) -> IssuerError {
+pub(crate) fn refusal(status: u16, body: &[u8]) -> IssuerError {
     match serde_json::from_slice::<Refusal>(body) {
         Ok(Refusal { reason, message }) => IssuerError::Refused {
             reason: clip(&reason, 64),

@@ -9,6 +9,8 @@ mod decode;
 pub mod destination;
 pub mod error;
 mod fault;
+#[cfg(test)]
+mod fuzz;
 mod guard;
 pub mod issuer;
 pub mod options;
