@@ -2,7 +2,7 @@
 //! asked again. Pure.
 
 use agentd_base::text::clip;
-use jsonschema::Validator;
+use agentd_mcp::schema::Checker;
 use serde_json::Value;
 
 /// As often a model is asked again before the turn fails.
@@ -18,23 +18,27 @@ const FAULT_CHARS: usize = 300;
 /// The schema, as it is repeated to the model.
 const SCHEMA_CHARS: usize = 16 * 1024;
 
-/// What an answer has to be.
+/// The name of a schema: nothing is read by it here.
+const ID: &str = "$id";
+
+/// What an answer has to be. Models write schemas too, so that none is used whose check has no end.
 pub(crate) struct Shape {
     schema: Value,
-    validator: Validator,
+    checker: Checker,
 }
 
 impl Shape {
     /// # Errors
     /// What is wrong with the schema, for people.
     pub(crate) fn new(schema: Value) -> Result<Self, String> {
-        match jsonschema::validator_for(&schema) {
-            Ok(validator) => Ok(Self { schema, validator }),
-            Err(fault) => Err(format!(
-                "output_schema is no JSON Schema: {}",
-                clip(&fault.to_string(), FAULT_CHARS)
-            )),
-        }
+        let unfit = |why: &str| format!("output_schema is no JSON Schema: {}", clip(why, FAULT_CHARS));
+        let mut rules = schema
+            .as_object()
+            .cloned()
+            .ok_or_else(|| unfit("it is no object"))?;
+        rules.remove(ID);
+        let checker = Checker::of(&rules, false).map_err(|why| unfit(&why.to_string()))?;
+        Ok(Self { schema, checker })
     }
 
     /// The value in the text that fits, as JSON; else what is wrong, for the model.
@@ -60,16 +64,7 @@ impl Shape {
     }
 
     fn faults(&self, value: &Value) -> Option<String> {
-        let faults: Vec<_> = self
-            .validator
-            .iter_errors(value)
-            .take(FAULTS)
-            .map(|fault| {
-                let place = fault.instance_path().to_string();
-                let place = if place.is_empty() { "the value" } else { &place };
-                clip(&format!("{place}: {fault}"), FAULT_CHARS)
-            })
-            .collect();
+        let faults = self.checker.faults(value, FAULTS, FAULT_CHARS);
         (!faults.is_empty()).then(|| faults.join("; "))
     }
 

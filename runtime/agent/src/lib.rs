@@ -8,6 +8,8 @@ mod condition;
 mod desk;
 mod end;
 mod folding;
+#[cfg(test)]
+mod fuzz;
 pub mod grants;
 mod guard;
 mod internal;

@@ -14,7 +14,11 @@ use serde_json::Value;
 
 use crate::desk::Shown;
 
+#[cfg(test)]
+pub(crate) use discovery::of;
 pub(crate) use discovery::{available, missing};
+#[cfg(test)]
+pub(crate) use loading::references;
 pub(crate) use loading::{fetch, follow, load, servers_of};
 pub(crate) use prompt::prompt;
 

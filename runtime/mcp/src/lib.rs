@@ -24,7 +24,7 @@ mod pages;
 pub mod prompt;
 mod reading;
 pub mod resource;
-mod schema;
+pub mod schema;
 mod screen;
 mod status;
 pub mod supervised;

@@ -1,4 +1,4 @@
-//! JSON Schemas of servers, used without trust: nothing is fetched, patterns are matched in linear time, and a schema
+//! JSON Schemas of servers and models, used without trust: nothing is fetched, patterns are matched in linear time, and a schema
 //! whose check could take long (references that refer to each other, thousands of rules) is not used. Pure.
 
 use agentd_base::limit::MESSAGE_CHARS;
@@ -23,7 +23,7 @@ const UNUSED: [&str; 4] = ["$dynamicRef", "$recursiveRef", "$id", "id"];
 
 /// Why a schema is not used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unfit {
+pub enum Unfit {
     /// Too many rules, or rules that refer to each other.
     #[error("the schema is too large to be checked")]
     TooLarge,
@@ -37,11 +37,14 @@ pub(crate) enum Unfit {
 
 /// A schema that is ready to use.
 #[derive(Debug)]
-pub(crate) struct Checker(Validator);
+pub struct Checker(Validator);
 
 impl Checker {
     /// `formats`: whether `format` is a rule or a remark.
-    pub(crate) fn of(schema: &Map<String, Value>, formats: bool) -> Result<Self, Unfit> {
+    ///
+    /// # Errors
+    /// See [`Unfit`].
+    pub fn of(schema: &Map<String, Value>, formats: bool) -> Result<Self, Unfit> {
         let schema = Value::Object(schema.clone());
         let mut left = Left {
             rules: RULES,
@@ -60,11 +63,22 @@ impl Checker {
     }
 
     /// What is wrong with a value: the first fault, and where it is. The value itself is not repeated.
-    pub(crate) fn fault(&self, value: &Value) -> Option<String> {
+    pub fn fault(&self, value: &Value) -> Option<String> {
         let fault = self.0.validate(value).err()?;
         let place = fault.instance_path().as_str();
         let place = if place.is_empty() { "the value" } else { place };
         Some(clip(&format!("{place}: {}", fault.masked()), MESSAGE_CHARS))
+    }
+
+    /// At most so many faults of a value, which are of as many characters each and repeat of the value what they are about.
+    pub fn faults(&self, value: &Value, most: usize, characters: usize) -> Vec<String> {
+        let faults = self.0.iter_errors(value).take(most);
+        let told = faults.map(|fault| {
+            let place = fault.instance_path().as_str();
+            let place = if place.is_empty() { "the value" } else { place };
+            clip(&format!("{place}: {fault}"), characters)
+        });
+        told.collect()
     }
 }
 

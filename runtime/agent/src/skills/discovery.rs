@@ -41,7 +41,7 @@ pub(crate) fn available(desk: &Desk) -> Vec<Skill> {
     all
 }
 
-fn of(source: &Source, offer: &ServerOffer) -> Vec<Skill> {
+pub(crate) fn of(source: &Source, offer: &ServerOffer) -> Vec<Skill> {
     let skill = |name: &str, label: Option<&str>, uri: Option<&str>| {
         let is_name =
             !name.trim().is_empty() && name.chars().count() <= NAME_CHARS && !name.contains(char::is_control);

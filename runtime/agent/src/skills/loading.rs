@@ -182,7 +182,7 @@ pub(crate) async fn follow(desk: &Desk, texts: &[&str]) {
 }
 
 /// The names that follow the prefix in a text.
-fn references<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+pub(crate) fn references<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
     let named = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':');
     let after = text.split(prefix).skip(1).filter(move |_| !prefix.is_empty());
     after.filter_map(move |rest| {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{object, text};
+use crate::answer::Shape;
 use crate::grants::READ;
 use crate::internal::{self, Call, Came, Handler, Internal};
 use crate::skills;
@@ -95,10 +96,9 @@ impl Handler for Think {
             parts.push(format!("# {uri}\n\n{}", read.text));
         }
         let schema = arguments.get("output_schema");
-        let check = match schema.map(jsonschema::validator_for) {
-            Some(Err(error)) => return Came::error(format!("output_schema is no JSON Schema: {error}")),
-            Some(Ok(check)) => Some(check),
-            None => None,
+        let shape = match schema.cloned().map(Shape::new).transpose() {
+            Ok(shape) => shape,
+            Err(why) => return Came::error(why),
         };
         if let Some(schema) = schema {
             parts.push(format!(
@@ -120,23 +120,15 @@ impl Handler for Think {
             Ok(reply) => reply.text(),
             Err(error) => return Came::error(format!("the model gave no answer: {error}")),
         };
-        let Some(check) = check else {
+        let Some(shape) = shape else {
             return Came::Value(json!({"answer": reply}));
         };
-        match unwrapped(&reply) {
-            Some(answer) if check.is_valid(&answer) => Came::Value(json!({"answer": answer})),
-            Some(_) => Came::error(format!("the answer does not fit output_schema: {reply}")),
-            None => Came::error(format!("the answer is not JSON: {reply}")),
+        match shape.check(&reply) {
+            Ok(answer) => {
+                let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
+                Came::Value(json!({"answer": answer}))
+            }
+            Err(fault) => Came::error(format!("the answer does not fit output_schema: {fault}\n{reply}")),
         }
     }
-}
-
-/// The JSON of an answer: as it is, or within words and a fence around it.
-fn unwrapped(reply: &str) -> Option<Value> {
-    if let Ok(value) = serde_json::from_str(reply.trim()) {
-        return Some(value);
-    }
-    let begin = reply.find(['{', '['])?;
-    let end = reply.rfind(['}', ']'])?;
-    serde_json::from_str(reply.get(begin..=end)?).ok()
 }
