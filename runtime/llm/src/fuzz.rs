@@ -95,7 +95,7 @@ fn a_stream_that_ends_anywhere_is_an_answer_or_a_fault() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 256 } else { 4096 }))]
+    #![proptest_config(agentd_noise::cases(if cfg!(debug_assertions) { 256 } else { 4096 }))]
 
     #[test]
     fn mutated_answers_are_read_alike_in_any_chunks(
