@@ -156,9 +156,13 @@ pub(crate) fn fold(transcript: &Transcript, task: usize, cut: Cut, summary: Stri
 
 /// Shortens the results of the last round so that it takes no more than `room`; true when it did.
 pub(crate) fn trim_last(transcript: &mut Transcript, room: u64) -> bool {
-    let Some(Item::Round(pieces)) = transcript.last_mut() else {
-        return false;
-    };
+    transcript.change(|items| match items.last_mut() {
+        Some(Item::Round(pieces)) => trim_results(pieces, room),
+        Some(Item::User(_) | Item::Summary(_)) | None => false,
+    })
+}
+
+fn trim_results(pieces: &mut [Piece], room: u64) -> bool {
     let calls = pieces
         .iter()
         .filter(|piece| matches!(piece, Piece::Call(_)))

@@ -19,13 +19,18 @@ pub(crate) fn within(transcript: Transcript, limit: u64) -> (Transcript, bool) {
     }
     let mut transcript = transcript;
     for most in RESULT_CHARS {
-        for item in transcript.items_mut() {
-            if bytes <= limit {
-                return (transcript, true);
+        transcript.change(|items| {
+            for item in items {
+                if bytes <= limit {
+                    return;
+                }
+                let before = tokens::json(item);
+                trim(item, most);
+                bytes = bytes.saturating_sub(before.saturating_sub(tokens::json(item)));
             }
-            let before = tokens::json(item);
-            trim(item, most);
-            bytes = bytes.saturating_sub(before.saturating_sub(tokens::json(item)));
+        });
+        if bytes <= limit {
+            return (transcript, true);
         }
     }
     // What was said alone is too much: half of it goes, and half of what is left.

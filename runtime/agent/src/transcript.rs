@@ -4,8 +4,6 @@
 
 mod told;
 
-use std::collections::BTreeSet;
-
 use agentd_llm::{Arguments, Block, Opaque, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,6 +24,8 @@ const LOST: &str = "ERROR: the result of this call was lost; it may have been ca
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Transcript {
     items: Vec<Item>,
+    /// What they take in a request, in characters: it is asked for several times a round, and a round adds to it.
+    chars: u64,
 }
 
 /// What one side said. Items of one kind never follow each other unless the first holds calls.
@@ -141,13 +141,14 @@ impl Transcript {
                 *last = before.to_owned();
             }
         }
+        self.count();
     }
 
     /// Adds an item so that the invariants hold; true when it was not as it should be.
     pub(crate) fn push(&mut self, item: Item) -> bool {
         match item {
-            Item::Summary(text) if self.items.is_empty() => {
-                self.items.push(Item::Summary(text));
+            summary @ Item::Summary(_) if self.items.is_empty() => {
+                self.add(summary);
                 false
             }
             Item::Summary(text) => {
@@ -156,10 +157,12 @@ impl Transcript {
             }
             Item::User(text) => {
                 if let Some(Item::User(last)) = self.items.last_mut() {
+                    let before = last.len();
                     last.push_str("\n\n");
                     last.push_str(&text);
+                    self.chars += last.get(before..).map_or(0, tokens::text);
                 } else {
-                    self.items.push(Item::User(text));
+                    self.add(Item::User(text));
                 }
                 false
             }
@@ -168,16 +171,16 @@ impl Transcript {
     }
 
     fn push_pieces(&mut self, pieces: Vec<Piece>) -> bool {
-        let mut ids: BTreeSet<String> = self.calls().map(|call| call.id.clone()).collect();
         let given = pieces.len();
         let mut mended = false;
-        let mut kept = Vec::new();
+        let mut kept: Vec<Piece> = Vec::new();
         for piece in pieces {
             match piece {
                 Piece::Text(text) if text.is_empty() => {}
                 piece @ (Piece::Text(_) | Piece::Opaque(_)) => kept.push(piece),
                 Piece::Call(mut call) => {
-                    mended |= call.mend(&mut ids);
+                    let before = self.calls().chain(calls(&kept));
+                    mended |= call.mend(before.map(|call| call.id.as_str()));
                     kept.push(Piece::Call(call));
                 }
             }
@@ -192,22 +195,29 @@ impl Transcript {
             _ if kept.is_empty() => {}
             // Two answers in a row are one, unless results stand between them.
             Some(Item::Round(last)) if !last.iter().any(|piece| matches!(piece, Piece::Call(_))) => {
+                self.chars += kept.iter().map(Piece::chars).sum::<u64>();
                 last.extend(kept);
                 mended = true;
             }
-            Some(_) => self.items.push(Item::Round(kept)),
+            Some(_) => self.add(Item::Round(kept)),
         }
         mended
     }
 
-    fn calls(&self) -> impl Iterator<Item = &Answered> {
-        let pieces = self.items.iter().flat_map(|item| match item {
-            Item::Round(pieces) => pieces.as_slice(),
-            Item::User(_) | Item::Summary(_) => &[],
-        });
-        pieces.filter_map(|piece| match piece {
-            Piece::Call(call) => Some(call),
-            Piece::Text(_) | Piece::Opaque(_) => None,
+    fn add(&mut self, item: Item) {
+        self.chars += item.chars();
+        self.items.push(item);
+    }
+
+    /// After a change of what was there.
+    fn count(&mut self) {
+        self.chars = self.items.iter().map(Item::chars).sum();
+    }
+
+    fn calls(&self) -> impl Iterator<Item = &Answered> + Clone {
+        self.items.iter().flat_map(|item| match item {
+            Item::Round(pieces) => calls(pieces),
+            Item::User(_) | Item::Summary(_) => calls(&[]),
         })
     }
 
@@ -215,17 +225,16 @@ impl Transcript {
         &self.items
     }
 
-    pub(crate) fn items_mut(&mut self) -> &mut [Item] {
-        &mut self.items
-    }
-
-    pub(crate) fn last_mut(&mut self) -> Option<&mut Item> {
-        self.items.last_mut()
+    /// Changes what was said.
+    pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut [Item]) -> T) -> T {
+        let changed = change(&mut self.items);
+        self.count();
+        changed
     }
 
     /// What it takes in a request, in characters.
     pub(crate) fn chars(&self) -> u64 {
-        self.items.iter().map(Item::chars).sum()
+        self.chars
     }
 
     /// Whether nothing was said yet.
@@ -277,8 +286,8 @@ impl Item {
 }
 
 impl Answered {
-    /// A name that providers take, and an id that nothing else has; true when they were not so.
-    fn mend(&mut self, ids: &mut BTreeSet<String>) -> bool {
+    /// A name that providers take, and an id that none before has; true when they were not so.
+    fn mend<'a>(&mut self, before: impl Iterator<Item = &'a str> + Clone) -> bool {
         let mut mended = false;
         let name = provider_safe(&self.name);
         if name != self.name {
@@ -289,16 +298,17 @@ impl Answered {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
             !id.is_empty() && id.len() <= ID_CHARS && id.bytes().all(plain)
         };
-        if !usable(&self.id) || ids.contains(&self.id) {
-            // Some number up to the count of ids and one is free.
-            let mut number = ids.len();
-            while ids.contains(&format!("call_{number}")) {
-                number += 1;
-            }
+        let is_free = |id: &str| before.clone().all(|other| other != id);
+        if !usable(&self.id) || !is_free(&self.id) {
+            // Of as many numbers from here on as there are ids, and one, one is free.
+            let mut number = before.clone().count();
             self.id = format!("call_{number}");
+            while !is_free(&self.id) {
+                number += 1;
+                self.id = format!("call_{number}");
+            }
             mended = true;
         }
-        ids.insert(self.id.clone());
         mended
     }
 }
@@ -315,6 +325,14 @@ impl Piece {
             Self::Opaque(opaque) => tokens::json(&opaque.value),
         }
     }
+}
+
+/// The calls among some pieces.
+fn calls(pieces: &[Piece]) -> impl Iterator<Item = &Answered> + Clone {
+    pieces.iter().filter_map(|piece| match piece {
+        Piece::Call(call) => Some(call),
+        Piece::Text(_) | Piece::Opaque(_) => None,
+    })
 }
 
 /// `^[a-zA-Z0-9_-]{1,64}$`: a model may write any name, and providers refuse a conversation that repeats it.
