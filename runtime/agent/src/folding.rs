@@ -109,7 +109,7 @@ impl Turn {
         let schema = compaction::summary_schema();
         let request = ModelRequest {
             system: SUMMARISER.to_owned(),
-            messages: vec![Message::User(told)],
+            messages: vec![Message::User(told)].into(),
             output_schema: schema.as_object().map(|schema| OutputSchema {
                 name: "summary".to_owned(),
                 schema: schema.clone(),

@@ -155,7 +155,7 @@ mod tests {
         };
         let request = ModelRequest {
             system: "s".repeat(400),
-            messages: vec![Message::User("u".repeat(380))],
+            messages: vec![Message::User("u".repeat(380))].into(),
             ..ModelRequest::default()
         };
         let context = CallContext {

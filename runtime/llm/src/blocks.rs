@@ -20,7 +20,7 @@ impl Blocks<'_> {
     /// Roles alternate; results come before the caller's next words.
     pub(crate) fn messages(&self, ask: &Ask<'_>) -> Vec<(&'static str, Vec<Value>)> {
         let mut list: Vec<(&str, Vec<Value>)> = Vec::new();
-        for message in &ask.request.messages {
+        for message in ask.request.messages.iter() {
             let (role, blocks) = match message {
                 Message::User(text) => ("user", vec![(self.text)(filled(text))]),
                 Message::Assistant(blocks) => ("assistant", self.assistant(blocks, ask)),

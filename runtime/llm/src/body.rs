@@ -33,10 +33,23 @@ impl Object {
         append(&mut self.0, &value);
     }
 
+    /// One more member, a list. `write` adds its [`item`]s.
+    pub(crate) fn put_list(&mut self, name: &'static str, write: impl FnOnce(&mut Vec<u8>)) {
+        self.name(name);
+        let start = self.0.len();
+        write(&mut self.0);
+        match self.0.get_mut(start) {
+            // The comma before the first of them.
+            Some(first) => *first = b'[',
+            None => self.0.push(b'['),
+        }
+        self.0.push(b']');
+    }
+
     /// One more member, that was written before.
     pub(crate) fn put_written(&mut self, name: &'static str, json: &[u8]) {
         self.name(name);
-        self.0.extend(json);
+        self.0.extend_from_slice(json);
     }
 
     fn name(&mut self, name: &'static str) {
@@ -53,6 +66,12 @@ impl Object {
         self.0.push(b'}');
         self.0
     }
+}
+
+/// One more item of a list.
+pub(crate) fn item<T: Serialize>(list: &mut Vec<u8>, value: &T) {
+    list.push(b',');
+    append(list, value);
 }
 
 /// A value, a text, a number or a list of them as JSON, none of which can fail.
@@ -91,8 +110,9 @@ struct Written {
     /// Only to tell it again: a list that nobody uses any more is not kept, but its place is.
     of: Weak<[ToolSpec]>,
     profile: Profile,
-    /// Their names on the wire, which depend on what else has a name.
+    /// Their names on the wire, which depend on what else has a name, and the table that they were of.
     names: Vec<String>,
+    table: Arc<Names>,
     /// As a list.
     json: Arc<[u8]>,
 }
@@ -104,7 +124,7 @@ impl Shelf {
         tools: &Arc<[ToolSpec]>,
         more: Option<&ToolSpec>,
         profile: Profile,
-        names: &Names,
+        names: &Arc<Names>,
         write: impl Fn(&ToolSpec) -> Value,
     ) -> Option<Arc<[u8]>> {
         let kept = (!tools.is_empty()).then(|| self.kept(tools, profile, names, &write));
@@ -156,13 +176,15 @@ impl Shelf {
         &self,
         tools: &Arc<[ToolSpec]>,
         profile: Profile,
-        names: &Names,
+        names: &Arc<Names>,
         write: impl Fn(&ToolSpec) -> Value,
     ) -> Arc<[u8]> {
         let mut last = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let wire = tools.iter().map(|tool| names.wire(&tool.name));
         let known = last.as_ref().filter(|known| {
-            is_of(&known.of, tools) && known.profile == profile && wire.clone().eq(&known.names)
+            is_of(&known.of, tools)
+                && known.profile == profile
+                && (Arc::ptr_eq(&known.table, names) || wire.clone().eq(&known.names))
         });
         if let Some(known) = known {
             return known.json.clone();
@@ -179,6 +201,7 @@ impl Shelf {
             of: Arc::downgrade(tools),
             profile,
             names: wire.map(str::to_owned).collect(),
+            table: names.clone(),
             json: json.clone(),
         });
         json
@@ -208,6 +231,7 @@ mod tests {
         let list = |tools: &Arc<[ToolSpec]>, more: Option<&ToolSpec>, profile, called: &[&str]| {
             let offered = tools.iter().map(|tool| tool.name.as_str());
             let names = Names::new(offered.chain(called.iter().copied()), Dialect::Openai);
+            let names = Arc::new(names);
             let before = count.get();
             let list = shelf.list(tools, more, profile, &names, |tool| {
                 count.set(count.get() + 1);
@@ -257,7 +281,7 @@ mod tests {
                 })
             };
             ModelRequest {
-                messages: vec![Message::Assistant(called.iter().map(call).collect())],
+                messages: vec![Message::Assistant(called.iter().map(call).collect())].into(),
                 tools: tools.clone(),
                 ..ModelRequest::default()
             }
@@ -286,11 +310,16 @@ mod tests {
         assert_eq!(Object::new().end(), b"{}");
         object.put("text", "a\"b");
         object.put_written("list", b"[1,2]");
+        object.put_list("items", |list| {
+            item(list, &"x");
+            item(list, &3);
+        });
+        object.put_list("none", |_| {});
         object.put("value", json!({ "x": null }));
         let whole: Value = serde_json::from_slice(&object.end()).unwrap();
         assert_eq!(
             whole,
-            json!({ "text": "a\"b", "list": [1, 2], "value": { "x": null } })
+            json!({ "text": "a\"b", "list": [1, 2], "items": ["x", 3], "none": [], "value": { "x": null } })
         );
     }
 }

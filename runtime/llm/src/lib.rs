@@ -8,6 +8,7 @@ mod body;
 mod breaker;
 mod client;
 mod codec;
+mod conversation;
 pub mod dialect;
 pub mod error;
 pub mod failover;
@@ -24,6 +25,7 @@ mod tokens;
 mod wire;
 
 pub use client::{ModelClient, Setup};
+pub use conversation::Conversation;
 pub use dialect::{Dialect, StructuredOutput};
 pub use error::ModelError;
 pub use failover::Failover;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::conversation::Conversation;
 use crate::dialect::Dialect;
 
 /// What a model is asked.
@@ -13,7 +14,7 @@ pub struct ModelRequest {
     /// Standing instructions; empty for none.
     pub system: String,
     /// The conversation. Every call of an assistant message has its result in the next message.
-    pub messages: Vec<Message>,
+    pub messages: Conversation,
     /// What it may call.
     pub tools: Arc<[ToolSpec]>,
     /// The shape of the answer: its text is then JSON that should be of this schema. Whoever asks checks it.

@@ -42,6 +42,9 @@ impl Calibration {
 
 /// The characters of a text in UTF-8. The standard library counts them many bytes at a time, and a request is long.
 pub(crate) fn characters(text: &[u8]) -> usize {
+    if text.is_ascii() {
+        return text.len();
+    }
     std::str::from_utf8(text).map_or(text.len(), |text| text.chars().count())
 }
 

@@ -136,7 +136,7 @@ impl Sink for Ear {
 
 async fn ask(model: &Failover) -> (Result<ModelReply, ModelError>, String) {
     let request = ModelRequest {
-        messages: vec![Message::User("hello".into())],
+        messages: vec![Message::User("hello".into())].into(),
         ..ModelRequest::default()
     };
     let ear = Arc::new(Ear::default());

@@ -209,7 +209,7 @@ async fn run(dialect: &str, case: &str) -> Result<(), String> {
     };
     let request = ModelRequest {
         system: ask.request.system,
-        messages: ask.request.messages,
+        messages: ask.request.messages.into(),
         tools: ask.request.tools.into(),
         output_schema: ask
             .request

@@ -115,7 +115,7 @@ fn quick(endpoints: Vec<Arc<dyn Endpoint>>) -> Failover {
 
 fn request() -> ModelRequest {
     ModelRequest {
-        messages: vec![Message::User("hello".into())],
+        messages: vec![Message::User("hello".into())].into(),
         ..ModelRequest::default()
     }
 }

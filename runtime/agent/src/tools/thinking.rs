@@ -107,7 +107,7 @@ impl Handler for Think {
         }
         let request = ModelRequest {
             system: SYSTEM.to_owned(),
-            messages: vec![Message::User(parts.join("\n\n"))],
+            messages: vec![Message::User(parts.join("\n\n"))].into(),
             ..ModelRequest::default()
         };
         let context = CallContext {

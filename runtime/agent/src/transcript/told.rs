@@ -2,21 +2,21 @@
 
 use std::borrow::Cow;
 
-use agentd_llm::{Block, Message, ToolCall, ToolResult};
+use agentd_llm::{Block, Conversation, Message, ToolCall, ToolResult};
 
 use super::{Item, Piece, Transcript};
 
 impl Transcript {
     /// As a model is told.
-    pub fn messages(&self) -> Vec<Message> {
-        let mut messages = Vec::new();
+    pub fn messages(&self) -> Conversation {
+        let mut messages = Conversation::default();
         self.tell(&mut messages);
         messages
     }
 
     /// Makes these messages the ones of [`Transcript::messages`]. Those that are it already stay: a round adds to the
     /// end of a conversation, and the rest of it is not copied anew for each.
-    pub fn tell(&self, messages: &mut Vec<Message>) {
+    pub fn tell(&self, messages: &mut Conversation) {
         let mut at = 0;
         let mut items = self.items.iter().peekable();
         while let Some(item) = items.next() {
@@ -82,7 +82,7 @@ impl Piece {
 
 /// Puts a message at its place, unless it stands there; what comes after another one is another conversation.
 fn place(
-    messages: &mut Vec<Message>,
+    messages: &mut Conversation,
     at: &mut usize,
     is_it: impl Fn(&Message) -> bool,
     new: impl FnOnce() -> Message,

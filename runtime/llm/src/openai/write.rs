@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::body::Object;
+use crate::body::{Object, item};
 use crate::message::{Block, Message, Opaque, ToolCall, ToolSpec};
 use crate::schema::{self, Profile};
 use crate::wire::{Ask, Way, written_text};
@@ -14,7 +14,16 @@ use crate::wire::{Ask, Way, written_text};
 pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
     let mut body = Object::with_room(ask.shelf.room());
     body.put("model", ask.model);
-    body.put("messages", Messages(ask));
+    body.put_list("messages", |list| {
+        let system = ask.system();
+        if !system.is_empty() {
+            let (role, content) = ("system", system.as_ref());
+            item(list, &Said::Words { role, content });
+        }
+        ask.request
+            .messages
+            .write(ask, list, |message, list| say(message, ask, list));
+    });
     if let Some(tools) = ask.tools(tool) {
         body.put_written("tools", &tools);
     }
@@ -50,10 +59,7 @@ fn is_reasoning(model: &str) -> bool {
         .any(|family| name.starts_with(family))
 }
 
-/// The conversation, written without a value of it between: it is all of the request that grows.
-struct Messages<'a>(&'a Ask<'a>);
-
-/// One message of it.
+/// One message on the wire.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Said<'a> {
@@ -90,34 +96,28 @@ struct Function<'a> {
     arguments: String,
 }
 
-impl Serialize for Messages<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let ask = self.0;
-        let system = ask.system();
-        let first = (!system.is_empty()).then_some(Said::Words {
-            role: "system",
-            content: &system,
-        });
-        let messages = ask.request.messages.iter();
-        let rest = messages.flat_map(|message| {
-            let (one, results) = match message {
-                Message::User(content) => (
-                    Some(Said::Words {
-                        role: "user",
-                        content,
-                    }),
-                    &[][..],
-                ),
-                Message::Assistant(blocks) => (assistant(blocks, ask), &[][..]),
-                Message::Results(results) => (None, results.as_slice()),
-            };
-            one.into_iter().chain(results.iter().map(|result| Said::Result {
-                role: "tool",
-                tool_call_id: &result.call_id,
-                content: &result.content,
-            }))
-        });
-        serializer.collect_seq(first.into_iter().chain(rest))
+/// Adds a message of ours, without a value of it between: the conversation is all of the request that grows.
+fn say(message: &Message, ask: &Ask<'_>, list: &mut Vec<u8>) {
+    match message {
+        Message::User(content) => {
+            let role = "user";
+            item(list, &Said::Words { role, content });
+        }
+        Message::Assistant(blocks) => {
+            if let Some(said) = assistant(blocks, ask) {
+                item(list, &said);
+            }
+        }
+        Message::Results(results) => {
+            for result in results {
+                let said = Said::Result {
+                    role: "tool",
+                    tool_call_id: &result.call_id,
+                    content: &result.content,
+                };
+                item(list, &said);
+            }
+        }
     }
 }
 

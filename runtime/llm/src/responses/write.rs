@@ -41,7 +41,7 @@ pub(crate) fn request(ask: &Ask<'_>) -> Vec<u8> {
 
 fn input(ask: &Ask<'_>) -> Value {
     let mut items = Vec::new();
-    for message in &ask.request.messages {
+    for message in ask.request.messages.iter() {
         match message {
             Message::User(text) => items.push(json!({"role": "user", "content": text})),
             Message::Assistant(blocks) => assistant(blocks, ask, &mut items),
