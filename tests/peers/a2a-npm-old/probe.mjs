@@ -3,7 +3,7 @@
 //   node probe.mjs FOLDER URL TEXT [CA CERT KEY]   FOLDER is what peers.sh a2a-npm-old prints
 //
 // Says `hi`, TEXT to have it streamed and, to follow and to cancel it, `hold`. Prints a line `ok NAME` or `FAIL NAME` for
-// each check; exit 1 on any FAIL.
+// each check; exit 1 on any FAIL. At the text in A2A_ASK the agent must ask back; it is told `red`.
 import { createRequire } from 'node:module';
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -86,7 +86,7 @@ await check('stream', async () => {
   for await (const event of client.sendMessageStream(text(streamed))) events.push(event);
   const end = events.at(-1);
   const right = events[0].kind === 'task' && end.kind === 'status-update' && end.final && end.status.state === 'completed';
-  return [right && events.some(({ kind }) => kind === 'artifact-update'), events.map(({ kind }) => kind).join()];
+  return [right && events.some(({ kind, artifacts }) => kind === 'artifact-update' || artifacts?.length), events.map(({ kind }) => kind).join()];
 });
 let held;
 await check('at-once', async () => {
@@ -114,4 +114,16 @@ const file = { kind: 'file', file: { uri: 'https://files.example/a' } };
 await check('file', () => refused(() => client.sendMessage(message(file)), /ContentTypeNotSupported/));
 await check('push', () =>
   refused(() => client.getTaskPushNotificationConfig({ id: task.id }), /push/i));
+if (process.env.A2A_ASK) {
+  await check('ask', async () => {
+    const events = [];
+    for await (const event of client.sendMessageStream(text(process.env.A2A_ASK))) events.push(event);
+    const end = events.at(-1);
+    const answer = text('red');
+    Object.assign(answer.message, { taskId: end.taskId, contextId: end.contextId });
+    const done = await client.sendMessage(answer);
+    const asks = end.kind === 'status-update' && end.final && end.status.state === 'input-required';
+    return [asks && done.id === end.taskId && done.status.state === 'completed', end.status?.state, done.status.state];
+  });
+}
 process.exit(failed ? 1 : 0);

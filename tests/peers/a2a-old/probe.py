@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The official A2A client of 0.3 in Python (PyPI a2a-sdk 0.3) against any agent.
 
-Use: python probe.py URL [--streamed TEXT] [--ca CA --cert CERT --key KEY]
-Says `hi`, TEXT to have it streamed (else `hi` too) and, to follow and to cancel it, `hold`. Prints a line `ok NAME` or `FAIL NAME` for each check; exit 1 on any FAIL.
+Use: python probe.py URL [--streamed TEXT] [--ask TEXT] [--ca CA --cert CERT --key KEY]
+Says `hi`, TEXT to have it streamed (else `hi` too) and, to follow and to cancel it, `hold`. At the TEXT of --ask the agent
+must ask back; it is told `red`. Prints a line `ok NAME` or `FAIL NAME` for each check; exit 1 on any FAIL.
 """
 import argparse
 import asyncio
@@ -26,8 +27,8 @@ def say(passed, name, *more):
     print('ok' if passed else 'FAIL', name, *more, flush=True)
 
 
-def message(*parts):
-    return Message(message_id=str(uuid.uuid4()), role=Role.user, parts=[Part(root=part) for part in parts])
+def message(*parts, **more):
+    return Message(message_id=str(uuid.uuid4()), role=Role.user, parts=[Part(root=part) for part in parts], **more)
 
 
 def text_of(task):
@@ -55,6 +56,7 @@ async def main():
     options = argparse.ArgumentParser()
     options.add_argument('url')
     options.add_argument('--streamed', default='hi')
+    options.add_argument('--ask')
     options.add_argument('--ca'), options.add_argument('--cert'), options.add_argument('--key')
     asked = options.parse_args()
     tls = True
@@ -130,6 +132,14 @@ async def main():
 
         return await refused(-32004, follow())
 
+    async def ask():
+        task, events = await last(stream, TextPart(text=asked.ask))
+        asks = task.status.state == TaskState.input_required and events[-1].final and task.status.message.role == Role.agent
+        answer = message(TextPart(text='red'), task_id=task.id, context_id=task.context_id)
+        async for done, _ in whole.send_message(answer):
+            pass
+        return asks and done.id == task.id and done.status.state == TaskState.completed, done.status.state
+
     async def push():
         of = GetTaskPushNotificationConfigParams(id=seen['done'])
         return await refused(-32003, whole.get_task_callback(of))
@@ -147,6 +157,8 @@ async def main():
     await check('notfound', refused(-32001, whole.get_task(TaskQueryParams(id='no-such-task'))))
     await check('file', refused(-32005, last(whole, file)))
     await check('push', push())
+    if asked.ask:
+        await check('ask', ask())
     sys.exit(1 if failed else 0)
 
 
