@@ -2,6 +2,8 @@
 //! SPIFFE IDs on its list, forwards to the server on loopback, proves the server and reports what it found. Start
 //! order: identity, listener, admin port, prover, reports.
 
+#[cfg(test)]
+mod fuzz;
 pub mod prover;
 pub mod proxy;
 

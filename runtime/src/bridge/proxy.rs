@@ -22,7 +22,7 @@ use super::BridgeSettings;
 use crate::metrics::Metrics;
 
 /// One message of a client: a tool's arguments with a few embedded files fit.
-const REQUEST_BYTES: usize = 16 * 1024 * 1024;
+pub(super) const REQUEST_BYTES: usize = 16 * 1024 * 1024;
 /// The server is on loopback: it answers at once or it is not there.
 const CONNECT: Duration = Duration::from_secs(2);
 /// From a request to the head of its answer. The caller has a clock of its own and hangs up; this ends what it forgot.
@@ -36,7 +36,7 @@ const REFUSED: Duration = Duration::from_secs(1);
 
 /// Headers that belong to one connection (RFC 9110 7.6.1), and those with which a server tells a browser's page from a
 /// client: what we dial is loopback, and says so.
-const DROPPED: [HeaderName; 10] = [
+pub(super) const DROPPED: [HeaderName; 10] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     header::PROXY_AUTHENTICATE,
@@ -250,7 +250,7 @@ fn is_allowed(settings: &BridgeSettings, peer: &SpiffeId) -> bool {
 }
 
 /// Also drops what `Connection` names.
-fn drop_hop_headers(headers: &mut HeaderMap<HeaderValue>) {
+pub(super) fn drop_hop_headers(headers: &mut HeaderMap<HeaderValue>) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()
@@ -264,7 +264,7 @@ fn drop_hop_headers(headers: &mut HeaderMap<HeaderValue>) {
 }
 
 /// Nobody stands in front of the bridge who may say where a request came from, and some servers believe it.
-fn drop_claimed_origin(headers: &mut HeaderMap<HeaderValue>) {
+pub(super) fn drop_claimed_origin(headers: &mut HeaderMap<HeaderValue>) {
     let claims =
         |name: &str| name.starts_with("x-forwarded-") || matches!(name, "forwarded" | "x-real-ip" | "via");
     let named: Vec<HeaderName> = headers
@@ -277,7 +277,11 @@ fn drop_claimed_origin(headers: &mut HeaderMap<HeaderValue>) {
     }
 }
 
-fn bounded(body: Incoming) -> StreamedBody {
+pub(super) fn bounded<B>(body: B) -> StreamedBody
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
     let mut left = REQUEST_BYTES;
     BodyStream::new(body)
         .map(move |frame| {

@@ -5,6 +5,8 @@
 pub mod asking;
 mod briefing;
 pub mod budget;
+#[cfg(test)]
+mod fuzz;
 pub mod instruction;
 pub mod lanes;
 mod last_run;
