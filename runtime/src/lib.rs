@@ -56,8 +56,8 @@ pub fn main() -> ExitCode {
             Builder::new_current_thread(),
             commands::identity_fetch::run(arguments),
         ),
-        Ok(Invocation::A2aSend(arguments)) => {
-            block_on(Builder::new_current_thread(), commands::a2a_send::run(arguments))
+        Ok(Invocation::A2a(arguments)) => {
+            block_on(Builder::new_current_thread(), commands::a2a::run(arguments))
         }
         Ok(Invocation::Mcp(arguments)) => block_on(
             Builder::new_current_thread(),

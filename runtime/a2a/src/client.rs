@@ -1,127 +1,130 @@
-//! Calls an agent: reads its card, takes the first interface in the card's order that this client speaks, sends a
-//! message and waits for the answer. How the peer is trusted and how we authenticate is in the options of
-//! `agentd-net`; what the peer says is parsed into types and bounded there.
+//! Calls an agent: reads its card, takes the first interface in the card's order that this client speaks, sends
+//! messages, asks for tasks, cancels and follows them. How the peer is trusted and how we authenticate is in the options
+//! of `agentd-net`; what the peer says is parsed into types and bounded there.
+//!
+//! Guarantees: every call names the version of the protocol and the tenant of the card; a card is asked for again only
+//! when it may have changed; a stream that breaks is taken up again and nothing of it is told twice.
 
-use a2a::{JsonRpcId, JsonRpcRequest, JsonRpcResponse, TRANSPORT_PROTOCOL_JSONRPC};
-use agentd_base::class::{Class, Classified};
+mod cards;
+mod error;
+mod events;
+mod follow;
+mod seen;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use a2a::{
+    CancelTaskRequest, JsonRpcId, JsonRpcRequest, JsonRpcResponse, ListTasksRequest, SubscribeToTaskRequest,
+    methods,
+};
 use agentd_base::id::SharedIds;
 use agentd_base::json::why;
 use agentd_base::text::clip;
-use agentd_net::{Destination, DestinationError, HttpClient, NetError, Options, Response};
+use agentd_net::{Destination, NetError, Options, Response};
 use bytes::Bytes;
-use http::{HeaderName, Method, Request, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, Request, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use url::Url;
 
-use crate::card::WELL_KNOWN;
+use self::cards::Cards;
+#[cfg(test)]
+pub(crate) use self::cards::{behind, card, interface};
+pub use self::error::ClientError;
+pub use self::follow::Follow;
 use crate::wire::{
-    self, AgentCard, AgentInterface, GetTaskRequest, Message, Part, Role, SendMessageConfiguration,
-    SendMessageRequest, SendMessageResponse, Task,
+    self, AgentCard, GetTaskRequest, ListTasksResponse, Message, Part, Role, SendMessageConfiguration,
+    SendMessageRequest, SendMessageResponse, Task, TaskState,
 };
 
 /// How much of a refusal's body is read for its message.
 const REFUSAL_BYTES: usize = 8 * 1024;
-
-/// Why a call failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The peer was not reached, or not understood as HTTP.
-    #[error(transparent)]
-    Net(#[from] NetError),
-    /// The URL, or one in the card, may not be dialled.
-    #[error(transparent)]
-    Destination(#[from] DestinationError),
-    /// HTTP refused it.
-    #[error("the agent answered {status}: {message}")]
-    Refused {
-        /// The status.
-        status: StatusCode,
-        /// What the body says.
-        message: String,
-    },
-    /// The agent answered with an error of the protocol.
-    #[error("the agent refused the call ({code}): {message}")]
-    Rpc {
-        /// The JSON-RPC code.
-        code: i32,
-        /// What it says.
-        message: String,
-    },
-    /// The answer is not A2A 1.0.
-    #[error("the agent's answer is not A2A {version}: {0}", version = wire::VERSION)]
-    Protocol(String),
-    /// The card lists no interface that this client speaks.
-    #[error("the agent's card lists no JSONRPC interface of A2A {version}", version = wire::VERSION)]
-    NoInterface,
-}
-
-impl Classified for ClientError {
-    fn class(&self) -> Class {
-        match self {
-            Self::Net(error) => error.class(),
-            Self::Destination(_) => Class::Invalid,
-            Self::Refused { status, .. } if matches!(status.as_u16(), 401 | 403) => Class::Denied,
-            Self::Refused { status, .. }
-                if status.is_server_error() || matches!(status.as_u16(), 408 | 429) =>
-            {
-                Class::Unavailable
-            }
-            Self::Refused { .. } | Self::Rpc { .. } | Self::Protocol(_) | Self::NoInterface => Class::Invalid,
-        }
-    }
-}
+/// The clock of every call but one that waits for a turn.
+const PROMPTLY: Duration = Duration::from_secs(60);
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// What to send.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outgoing {
     /// The text.
     pub text: String,
+    /// The message's id, which is the same when it is sent again; absent: a new one.
+    pub message_id: Option<String>,
     /// The conversation to go on in.
     pub context_id: Option<String>,
+    /// The task that waits for this message.
+    pub task_id: Option<String>,
     /// Answer as soon as the task is accepted.
     pub return_immediately: bool,
 }
 
-/// A client of one agent.
+/// Which tasks to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Of this conversation.
+    pub context_id: Option<String>,
+    /// In this state.
+    pub state: Option<TaskState>,
+    /// At most so many on the page.
+    pub page_size: Option<i32>,
+    /// The page that this token of the one before is for.
+    pub page_token: Option<String>,
+}
+
+/// A client of one agent. Cheap to clone; clones share the card and the connections.
+#[derive(Clone)]
 pub struct Client {
-    base: Destination,
-    options: Options,
+    cards: Arc<Cards>,
     ids: SharedIds,
-    /// The card's host is not reached from here: calls go where the card came from.
-    forwarded: bool,
+    /// The trace that the calls belong to.
+    traceparent: Option<HeaderValue>,
+}
+
+/// The clock of a call.
+#[derive(Debug, Clone, Copy)]
+enum Clock {
+    /// The client's own: the agent may work until then.
+    Work,
+    /// It is answered at once.
+    Promptly,
 }
 
 impl Client {
     /// A client of the agent at this URL. Dials nothing yet. A blocking send lasts as long as the agent's turn: give
     /// the options a clock that fits.
     pub fn new(base: Destination, options: Options, ids: SharedIds) -> Self {
-        Self {
-            base,
-            options,
-            ids,
-            forwarded: false,
-        }
+        Self::of(Cards::new(base, options, false), ids)
     }
 
     /// The same for an agent that is reached through a tunnel, of which `base` is this end: of the URL in its card only
     /// the path counts. Who it is has to be told by its SPIFFE ID.
     pub fn forwarded(base: Destination, options: Options, ids: SharedIds) -> Self {
+        Self::of(Cards::new(base, options, true), ids)
+    }
+
+    fn of(cards: Cards, ids: SharedIds) -> Self {
         Self {
-            forwarded: true,
-            ..Self::new(base, options, ids)
+            cards: Arc::new(cards),
+            ids,
+            traceparent: None,
         }
     }
 
-    /// The public card.
+    /// The same client, whose calls belong to this trace (W3C `traceparent`). What is no header is left out.
+    #[must_use]
+    pub fn within(&self, traceparent: Option<&str>) -> Self {
+        Self {
+            traceparent: traceparent.and_then(|parent| HeaderValue::from_str(parent).ok()),
+            ..self.clone()
+        }
+    }
+
+    /// The public card, as it is known or as the agent has it now.
     ///
     /// # Errors
     /// When the agent cannot be reached or does not answer with a card.
-    pub async fn card(&self) -> Result<AgentCard, ClientError> {
-        let path = format!("{}{WELL_KNOWN}", self.base.url().path().trim_end_matches('/'));
-        let http = HttpClient::new(self.base.clone(), self.options.clone())?;
-        let request = request(Method::GET, &path, Bytes::new())?;
-        parse(&accepted(http.send(request).await?).await?)
+    pub async fn card(&self) -> Result<Arc<AgentCard>, ClientError> {
+        self.cards.card().await
     }
 
     /// Sends a message and returns the task as the agent answered it, or its direct answer.
@@ -129,10 +132,11 @@ impl Client {
     /// # Errors
     /// When the agent cannot be reached, refuses, or answers with something else.
     pub async fn send(&self, outgoing: Outgoing) -> Result<SendMessageResponse, ClientError> {
-        let interface = interface(self.card().await?)?;
+        let line = self.cards.line().await?;
         let message = Message {
-            message_id: self.ids.next(),
+            message_id: outgoing.message_id.unwrap_or_else(|| self.ids.next()),
             context_id: outgoing.context_id,
+            task_id: outgoing.task_id,
             ..Message::new(Role::User, vec![Part::text(outgoing.text)])
         };
         let params = SendMessageRequest {
@@ -144,9 +148,10 @@ impl Client {
                 return_immediately: Some(outgoing.return_immediately),
             }),
             metadata: None,
-            tenant: interface.tenant.clone(),
+            tenant: line.tenant.clone(),
         };
-        self.call(&interface, a2a::methods::SEND_MESSAGE, &params).await
+        self.call(&line, Clock::Work, methods::SEND_MESSAGE, &params)
+            .await
     }
 
     /// A task of ours.
@@ -154,58 +159,111 @@ impl Client {
     /// # Errors
     /// As [`Self::send`]; a task that is not there is [`ClientError::Rpc`] with -32001.
     pub async fn task(&self, id: &str) -> Result<Task, ClientError> {
-        let interface = interface(self.card().await?)?;
+        let line = self.cards.line().await?;
         let params = GetTaskRequest {
             id: id.to_owned(),
             history_length: None,
-            tenant: interface.tenant.clone(),
+            tenant: line.tenant.clone(),
         };
-        self.call(&interface, a2a::methods::GET_TASK, &params).await
+        self.call(&line, Clock::Promptly, methods::GET_TASK, &params)
+            .await
+    }
+
+    /// A page of our tasks, the one that changed last first.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub async fn tasks(&self, listing: Listing) -> Result<ListTasksResponse, ClientError> {
+        let line = self.cards.line().await?;
+        let params = ListTasksRequest {
+            context_id: listing.context_id,
+            status: listing.state,
+            page_size: listing.page_size,
+            page_token: listing.page_token,
+            history_length: Some(0),
+            status_timestamp_after: None,
+            include_artifacts: None,
+            tenant: line.tenant.clone(),
+        };
+        self.call(&line, Clock::Promptly, methods::LIST_TASKS, &params)
+            .await
+    }
+
+    /// Cancels a task; as it is then.
+    ///
+    /// # Errors
+    /// As [`Self::task`]; one that has ended is [`ClientError::Rpc`] with -32002.
+    pub async fn cancel(&self, id: &str) -> Result<Task, ClientError> {
+        let line = self.cards.line().await?;
+        let params = CancelTaskRequest {
+            id: id.to_owned(),
+            metadata: None,
+            tenant: line.tenant.clone(),
+        };
+        self.call(&line, Clock::Promptly, methods::CANCEL_TASK, &params)
+            .await
+    }
+
+    /// Follows a task of ours: its state first, then what happens to it, to its end or until it waits for somebody.
+    pub fn follow(&self, id: &str) -> Follow {
+        Follow::new(self.clone(), id.to_owned())
     }
 
     async fn call<P: Serialize, R: DeserializeOwned>(
         &self,
-        interface: &AgentInterface,
+        line: &cards::Line,
+        clock: Clock,
         method: &str,
         params: &P,
     ) -> Result<R, ClientError> {
-        let params =
-            serde_json::to_value(params).map_err(|error| ClientError::Protocol(error.to_string()))?;
-        let call = JsonRpcRequest::new(JsonRpcId::String(self.ids.next()), method, Some(params));
-        let body = serde_json::to_vec(&call).map_err(|error| ClientError::Protocol(error.to_string()))?;
-        let target = if self.forwarded {
-            self.base.discovered(&behind(self.base.url(), &interface.url)?)?
-        } else {
-            self.base.discovered(&interface.url)?
+        let (call, request) = self.request(line, method, params, "application/json")?;
+        let http = match clock {
+            Clock::Work => &line.working,
+            Clock::Promptly => &line.promptly,
         };
-        let request = request(Method::POST, target.url().as_str(), Bytes::from(body))?;
-        let http = HttpClient::new(target, self.options.clone())?;
-        let answer: JsonRpcResponse = parse(&accepted(http.send(request).await?).await?)?;
-        outcome(answer, &call.id)
+        let answer = async {
+            let response = http.send(request).await?;
+            let answer: JsonRpcResponse = parse(&accepted(response).await?)?;
+            outcome(answer, &call)
+        };
+        let answer = answer.await;
+        if let Err(error) = &answer
+            && error.doubts_card()
+        {
+            self.cards.forget().await;
+        }
+        answer
     }
-}
 
-/// The first interface, in the card's order, that this client speaks.
-pub(crate) fn interface(card: AgentCard) -> Result<AgentInterface, ClientError> {
-    card.supported_interfaces
-        .into_iter()
-        .find(|interface| {
-            interface
-                .protocol_binding
-                .eq_ignore_ascii_case(TRANSPORT_PROTOCOL_JSONRPC)
-                && interface.protocol_version == wire::VERSION
-        })
-        .ok_or(ClientError::NoInterface)
-}
+    /// The stream of a task's events, from its state on.
+    async fn subscribe(&self, id: &str) -> Result<events::Events, ClientError> {
+        let line = self.cards.line().await?;
+        let params = SubscribeToTaskRequest {
+            id: id.to_owned(),
+            tenant: line.tenant.clone(),
+        };
+        let (call, request) = self.request(&line, methods::SUBSCRIBE_TO_TASK, &params, events::MEDIA_TYPE)?;
+        let response = line.promptly_begun.send(request).await?;
+        events::of(response, call).await
+    }
 
-/// The path and query of a card's URL at this end of the tunnel.
-pub(crate) fn behind(near: &Url, promised: &str) -> Result<String, ClientError> {
-    let promised = Url::parse(promised)
-        .map_err(|error| ClientError::Protocol(format!("the URL in the card: {error}")))?;
-    let mut url = near.clone();
-    url.set_path(promised.path());
-    url.set_query(promised.query());
-    Ok(url.into())
+    fn request<P: Serialize>(
+        &self,
+        line: &cards::Line,
+        method: &str,
+        params: &P,
+        accept: &'static str,
+    ) -> Result<(JsonRpcId, Request<Bytes>), ClientError> {
+        let unwritable = |error: serde_json::Error| ClientError::Protocol(error.to_string());
+        let params = serde_json::to_value(params).map_err(unwritable)?;
+        let call = JsonRpcRequest::new(JsonRpcId::String(self.ids.next()), method, Some(params));
+        let body = serde_json::to_vec(&call).map_err(unwritable)?;
+        let mut request = request(Method::POST, line.url.as_str(), Bytes::from(body), accept)?;
+        if let Some(traceparent) = &self.traceparent {
+            request.headers_mut().insert(TRACEPARENT, traceparent.clone());
+        }
+        Ok((call.id, request))
+    }
 }
 
 pub(crate) fn outcome<R: DeserializeOwned>(
@@ -230,12 +288,17 @@ pub(crate) fn outcome<R: DeserializeOwned>(
     serde_json::from_value(result).map_err(|error| ClientError::Protocol(why(&error)))
 }
 
-fn request(method: Method, uri: &str, body: Bytes) -> Result<Request<Bytes>, ClientError> {
+fn request(
+    method: Method,
+    uri: &str,
+    body: Bytes,
+    accept: &'static str,
+) -> Result<Request<Bytes>, ClientError> {
     Request::builder()
         .method(method)
         .uri(uri)
         .header(header::CONTENT_TYPE, "application/json")
-        .header(header::ACCEPT, "application/json")
+        .header(header::ACCEPT, accept)
         .header(HeaderName::from_static(wire::VERSION_HEADER), wire::VERSION)
         .body(body)
         .map_err(|error| NetError::Invalid(error.to_string()).into())
@@ -271,28 +334,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn the_first_interface_that_is_spoken() {
-        let card = |interfaces: serde_json::Value| -> AgentCard {
-            serde_json::from_value(json!({
-                "name": "n", "version": "1", "capabilities": {}, "supportedInterfaces": interfaces, "unknown": 1,
-            }))
-            .unwrap()
-        };
-        let one = |binding: &str, version: &str, url: &str| json!({ "url": url, "protocolBinding": binding, "protocolVersion": version });
-        let chosen = interface(card(json!([
-            one("GRPC", "1.0", "https://a"),
-            one("JSONRPC", "0.3", "https://b"),
-            one("JSONRPC", "1.0", "https://c"),
-            one("JSONRPC", "1.0", "https://d"),
-        ])));
-        assert_eq!(chosen.unwrap().url, "https://c");
-        assert!(matches!(
-            interface(card(json!([]))),
-            Err(ClientError::NoInterface)
-        ));
-    }
 
     #[test]
     fn answers() {

@@ -1,7 +1,7 @@
 //! What callers and peers say, whatever it is: requests of both bindings are answered with one result or one error of
 //! bounded size, and cards and answers of peers are taken or refused in a few words.
 
-use a2a::{AgentCard, JsonRpcId, JsonRpcResponse};
+use a2a::{JsonRpcId, JsonRpcResponse};
 use agentd_noise::{changed, changed_text, json, value, words};
 use http::{HeaderMap, HeaderValue, Method as Verb, Request};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use serde_json::{Value, json as object};
 use url::Url;
 
 use crate::call::{has_media_type, version, with_body};
-use crate::client::{behind, interface, outcome, parse as read, refusal_message};
+use crate::client::{behind, card as card_of, interface, outcome, parse as read, refusal_message};
 use crate::fault::Fault;
 use crate::operation::Operation;
 use crate::rest::{Found, find};
@@ -249,8 +249,9 @@ proptest! {
         ],
     })])) {
         let near = Url::parse("http://127.0.0.1:7/a2a").unwrap();
-        match read::<AgentCard>(&card).and_then(interface) {
-            Ok(interface) => match behind(&near, &interface.url) {
+        let promised = card_of(&card).and_then(|card| interface(&card).map(|interface| interface.url.clone()));
+        match promised {
+            Ok(url) => match behind(&near, &url) {
                 // However the card names it, it is at this end of the tunnel.
                 Ok(url) => prop_assert_eq!(Url::parse(&url).unwrap().origin(), near.origin()),
                 Err(error) => words(&error.to_string()),

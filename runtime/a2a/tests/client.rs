@@ -8,8 +8,8 @@
 
 mod support;
 
-use agentd_a2a::client::{Client, ClientError, Outgoing};
-use agentd_a2a::wire::{SendMessageResponse, TaskState};
+use agentd_a2a::client::{Client, ClientError, Listing, Outgoing};
+use agentd_a2a::wire::{SendMessageResponse, StreamResponse, TaskState};
 use agentd_base::class::{Class, Classified as _};
 use agentd_net::{Declared, Destination, Options, TlsMode};
 use support::*;
@@ -54,6 +54,46 @@ async fn sends_a_message_and_reads_its_task() {
         unreachable!()
     };
     assert_eq!(second.context_id, task.context_id);
+}
+
+#[tokio::test]
+async fn tasks_are_listed_and_followed() {
+    let world = World::start().await;
+    let alice = client(&world, ALICE, SERVER);
+    let at_once = Outgoing {
+        return_immediately: true,
+        ..text("echo never")
+    };
+    let SendMessageResponse::Task(waits) = alice.send(at_once).await.unwrap() else {
+        unreachable!()
+    };
+    alice.send(text("echo hi")).await.unwrap();
+    let one = Listing {
+        page_size: Some(1),
+        ..Listing::default()
+    };
+    let first = alice.tasks(one.clone()).await.unwrap();
+    assert_eq!((first.tasks.len(), first.total_size), (1, 2));
+    let next = Listing {
+        page_token: Some(first.next_page_token),
+        ..one
+    };
+    assert_eq!(alice.tasks(next).await.unwrap().tasks[0].id, waits.id);
+
+    let mut followed = alice.follow(&waits.id);
+    let Some(Ok(StreamResponse::Task(task))) = followed.next().await else {
+        unreachable!()
+    };
+    assert_eq!(task.status.state, TaskState::Submitted);
+    world.agent.piece(&waits.id, "some", false);
+    assert!(matches!(
+        followed.next().await,
+        Some(Ok(StreamResponse::ArtifactUpdate(_)))
+    ));
+    let done = alice.follow(&first.tasks[0].id).ended().await.unwrap();
+    assert_eq!(done.status.state, TaskState::Completed);
+    let unknown = alice.cancel("nope").await.unwrap_err();
+    assert!(unknown.is_task_not_found(), "{unknown}");
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
 //! The command line. Flags of the document are made from its leaves, so that no flag exists that no key has. Pure:
 //! parsing only, no effect.
 
-mod clients;
+mod a2a;
 mod completions;
+mod identity;
 mod mcp;
 mod reference;
 
@@ -12,8 +13,9 @@ use agentd_config::load::Layers;
 use agentd_config::paths::{self, Leaf};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-pub use self::clients::{A2aSend, FetchFrom, IdentityFetch};
-use self::clients::{a2a_send, a2a_send_command, identity_fetch, identity_fetch_command};
+pub use self::a2a::{A2a, A2aVerb, STATES};
+pub use self::identity::{FetchFrom, IdentityFetch};
+use self::identity::{identity_fetch, identity_fetch_command};
 pub use self::mcp::{Mcp, Verb};
 
 /// What to do.
@@ -37,8 +39,8 @@ pub enum Invocation {
     },
     /// Get an SVID.
     IdentityFetch(IdentityFetch),
-    /// Send a message to an agent.
-    A2aSend(A2aSend),
+    /// Talk to an agent.
+    A2a(A2a),
     /// Talk to an MCP server.
     Mcp(Mcp),
     /// Say something about the agent, and run nothing: layers as in `run`.
@@ -177,10 +179,7 @@ where
             Some((_, fetch)) => Invocation::IdentityFetch(identity_fetch(fetch)),
             None => return Err(no_verb("identity")),
         },
-        Some(("a2a", a2a)) => match a2a.subcommand() {
-            Some((_, send)) => Invocation::A2aSend(a2a_send(send)),
-            None => return Err(no_verb("a2a")),
-        },
+        Some(("a2a", verb)) => Invocation::A2a(a2a::a2a(verb).ok_or_else(|| no_verb("a2a"))?),
         Some(("completions", given)) => {
             Invocation::Completions(match given.get_one::<String>("shell").map(String::as_str) {
                 Some("zsh") => Shell::Zsh,
@@ -239,12 +238,7 @@ pub fn command() -> Command {
                 .subcommand_required(true)
                 .subcommand(identity_fetch_command()),
         )
-        .subcommand(
-            Command::new("a2a")
-                .about("Talks to other agents")
-                .subcommand_required(true)
-                .subcommand(a2a_send_command()),
-        )
+        .subcommand(a2a::command())
         .subcommand(mcp::command())
         .subcommand(
             Command::new("store")
@@ -497,8 +491,7 @@ mod tests {
             "identity fetch --out o --issuer-url u",
             "identity fetch --out o --namespace n --service-account s --issuer-url u --issuer-id i --bundle b --token-file t",
             "identity",
-            "a2a send https://a/",
-            "a2a send https://a/ hello --server-id spiffe://td/a",
+            "a2a",
             "bridge",
             "store",
             "store check --capabilities",

@@ -1,6 +1,6 @@
 //! One verb a file: from checked arguments to an exit code.
 
-pub mod a2a_send;
+pub mod a2a;
 pub mod ask;
 pub mod bridge;
 pub mod identity_fetch;
@@ -8,6 +8,7 @@ mod kubectl;
 pub mod mcp;
 pub mod run;
 pub mod store;
+mod table;
 
 use agentd_base::class::{Class, exit};
 use agentd_config::ConfigErrors;

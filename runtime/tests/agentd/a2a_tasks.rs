@@ -258,7 +258,7 @@ async fn an_answer_is_streamed_while_the_model_writes_it_and_who_comes_late_miss
     assert_eq!(over["error"]["code"], json!(-32004));
 }
 
-async fn installed(kind: &str) -> PathBuf {
+pub async fn installed(kind: &str) -> PathBuf {
     let install = Command::new(format!("{TESTS}/scripts/peers.sh"))
         .arg(kind)
         .stderr(Stdio::inherit())

@@ -12,6 +12,7 @@
 #![allow(unreachable_pub)]
 
 mod a2a;
+mod a2a_cli;
 mod a2a_tasks;
 mod asked;
 mod bounds;

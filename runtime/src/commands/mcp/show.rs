@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use agentd_base::report::ServerInfo;
-use agentd_base::text::{clip, is_unseen};
+use agentd_base::text::clip;
 use agentd_mcp::{Change, Content, Digest, Resource, ResourceTemplate, Tool, ToolOutcome};
 use serde_json::{Value, json};
 
+use crate::commands::table::{clean, table};
 use crate::logging::visible;
 
 /// A description in a table.
@@ -156,40 +157,6 @@ fn headline(info: &ServerInfo, count: usize, what: &str) -> String {
         who(info),
         if count == 1 { "" } else { "s" }
     )
-}
-
-/// Columns as wide as their widest cell; nothing at the end of a line.
-fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
-    let head = head.map(str::to_owned);
-    let mut widths = [0; N];
-    for row in std::iter::once(&head).chain(rows) {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let line = |row: &[String; N]| {
-        let cells = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    std::iter::once(&head)
-        .chain(rows)
-        .map(line)
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
-/// Line ends and tabs stay; what else could steer a terminal becomes `\u{…}`.
-pub(super) fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '\n' | '\t' => c.to_string(),
-            c if c.is_control() || is_unseen(c) => c.escape_default().to_string(),
-            c => c.to_string(),
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use agentd_mcp::{Answer, Ask, Elicitor, Question};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
-use super::show::clean;
+use crate::commands::table::clean;
 
 const TERMINAL: &str = "/dev/tty";
 /// Tries at one value.

@@ -1,10 +1,8 @@
-//! The command lines of the two small clients. Pure.
+//! The command line of `agentd identity`. Pure.
 
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-
-use super::output_arg;
 
 /// `agentd identity fetch`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,25 +38,6 @@ pub enum FetchFrom {
         /// Reach the issuer through `kubectl port-forward`.
         port_forward: bool,
     },
-}
-
-/// `agentd a2a send`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct A2aSend {
-    /// The agent's URL.
-    pub url: String,
-    /// The message.
-    pub text: String,
-    /// The SPIFFE ID that the agent must have.
-    pub server_id: Option<String>,
-    /// A folder written by `identity fetch`.
-    pub identity: Option<PathBuf>,
-    /// The conversation to go on in.
-    pub context: Option<String>,
-    /// Print the whole task.
-    pub json: bool,
-    /// Reach the agent, whose Service the URL names, through `kubectl port-forward`.
-    pub port_forward: bool,
 }
 
 pub(super) fn identity_fetch_command() -> Command {
@@ -121,52 +100,6 @@ pub(super) fn identity_fetch_command() -> Command {
         })
 }
 
-pub(super) fn a2a_send_command() -> Command {
-    Command::new("send")
-        .about("Sends a message, waits, and prints the answer")
-        .arg(
-            Arg::new("url")
-                .value_name("URL")
-                .required(true)
-                .help("The agent's URL"),
-        )
-        .arg(
-            Arg::new("text")
-                .value_name("TEXT")
-                .required(true)
-                .help("The message"),
-        )
-        .arg(
-            Arg::new("server-id")
-                .long("server-id")
-                .value_name("SPIFFE-ID")
-                .requires("identity")
-                .help("Who the agent must be"),
-        )
-        .arg(
-            Arg::new("identity")
-                .long("identity")
-                .value_name("DIR")
-                .value_parser(value_parser!(PathBuf))
-                .requires("server-id")
-                .help("A folder written by agentd identity fetch"),
-        )
-        .arg(
-            Arg::new("context")
-                .long("context")
-                .value_name("ID")
-                .help("The conversation to go on in"),
-        )
-        .arg(
-            Arg::new("port-forward")
-                .long("port-forward")
-                .action(ArgAction::SetTrue)
-                .requires("identity")
-                .help("Reach the agent's Service (https://NAME.NAMESPACE.svc:PORT) through kubectl port-forward"),
-        )
-        .arg(output_arg("text: the answer; json: the whole task"))
-}
-
 pub(super) fn identity_fetch(matches: &ArgMatches) -> IdentityFetch {
     let from = match matches.get_one::<String>("namespace") {
         Some(namespace) => FetchFrom::Kubectl {
@@ -185,20 +118,6 @@ pub(super) fn identity_fetch(matches: &ArgMatches) -> IdentityFetch {
     IdentityFetch {
         out: path(matches, "out"),
         from,
-    }
-}
-
-pub(super) fn a2a_send(matches: &ArgMatches) -> A2aSend {
-    A2aSend {
-        url: text(matches, "url"),
-        text: text(matches, "text"),
-        server_id: matches.get_one::<String>("server-id").cloned(),
-        identity: matches.get_one::<PathBuf>("identity").cloned(),
-        context: matches.get_one::<String>("context").cloned(),
-        json: matches
-            .get_one::<String>("output")
-            .is_some_and(|format| format == "json"),
-        port_forward: matches.get_flag("port-forward"),
     }
 }
 
