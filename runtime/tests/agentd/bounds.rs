@@ -3,27 +3,14 @@
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::a2a::{Caller, answer, said};
-use crate::model::Model;
 use crate::process::{Agentd, kill_worker};
-
-struct World {
-    model: Model,
-    folder: TempDir,
-}
+use crate::world::World;
 
 impl World {
-    async fn new() -> Self {
-        Self {
-            model: Model::start().await,
-            folder: tempfile::tempdir().unwrap(),
-        }
-    }
-
     /// An agent of a model and nothing else, with more.
-    fn document(&self, more: Value) -> Value {
+    fn bounded(&self, more: Value) -> Value {
         let mut document = json!({
             "agent": { "name": "bounded", "instruction": "Be brief." },
             "intelligence": { "endpoints": [{ "url": self.model.url() }], "model": "scripted" },
@@ -41,7 +28,7 @@ impl World {
 
     /// A service that keeps its state in a folder.
     async fn serve(&self, more: Value) -> (Agentd, Caller) {
-        let mut document = self.document(json!({
+        let mut document = self.bounded(json!({
             "a2a": { "listen": "http://127.0.0.1:0", "dev": true },
             "store": { "kind": "file", "path": self.folder.path().join("state") },
         }));
@@ -80,7 +67,7 @@ async fn a_window_that_is_used_up_ends_the_task_and_names_the_budget() {
             "reserve": { "fixed": 8 },
         });
         let prompt = r#"calls [["status", {}]]"#;
-        let document = world.document(json!({
+        let document = world.bounded(json!({
             "agent": { "prompt": prompt },
             "intelligence": { "budget": budget },
         }));

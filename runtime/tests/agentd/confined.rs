@@ -4,17 +4,13 @@ use rustix::process::{Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 
 use crate::a2a::{answer, said};
+use crate::process::stat;
 use crate::tree::{World, calls, results};
 
 /// The niceness of a process, by the system: that of the thread that works, which its first thread only waits for.
 fn niceness(pid: u32) -> i64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let each = tasks.map(|task| {
-        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
-        // After the name, which may hold spaces, the state is the first.
-        let rest = stat.rsplit_once(") ").unwrap().1;
-        rest.split(' ').nth(16).unwrap().parse().unwrap()
-    });
+    let each = tasks.map(|task| stat(&task.unwrap().path()).unwrap()[16].parse().unwrap());
     each.max().unwrap()
 }
 

@@ -60,3 +60,4 @@ mod subagents;
 mod through_bridge;
 mod tools;
 mod tree;
+mod world;

@@ -12,28 +12,15 @@ use agentd::worker::process::{Incoming, Worker};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::a2a::{Caller, answer, said};
-use crate::model::Model;
-use crate::process::{Agentd, PATIENCE, children_of, kill_worker};
-
-struct World {
-    model: Model,
-    folder: TempDir,
-}
+use crate::process::{Agentd, PATIENCE, children_of, kill_worker, stat};
+use crate::world::World;
 
 impl World {
-    async fn new() -> Self {
-        Self {
-            model: Model::start().await,
-            folder: tempfile::tempdir().unwrap(),
-        }
-    }
-
     /// Starts the agent by a line of a shell.
-    async fn start(&self, line: &str) -> (Agentd, Caller) {
+    async fn start_by(&self, line: &str) -> (Agentd, Caller) {
         let state = self.folder.path().join("state");
         let arguments = [
             "--intelligence",
@@ -106,15 +93,8 @@ fn is_there(pid: u32) -> bool {
 
 /// The process group, and the parent.
 fn group_and_parent(pid: u32) -> (u32, u32) {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let rest = stat.rsplit_once(") ").unwrap().1;
-    let numbers: Vec<u32> = rest
-        .split(' ')
-        .skip(1)
-        .take(2)
-        .map(|n| n.parse().unwrap())
-        .collect();
-    (numbers[1], numbers[0])
+    let stat = stat(Path::new(&format!("/proc/{pid}"))).unwrap();
+    (stat[2].parse().unwrap(), stat[1].parse().unwrap())
 }
 
 /// A worker that starts two processes, both of which hold its end of the socket, says one thing and is killed.
@@ -198,7 +178,7 @@ async fn as_the_first_process_of_a_container_it_reaps_what_others_leave_there() 
     world.pipe("one");
     world.pipe("two");
     let line = r#"exec unshare --user --map-root-user --pid --fork --kill-child "$0" "$@""#;
-    let (agentd, caller) = world.start(line).await;
+    let (agentd, caller) = world.start_by(line).await;
     let first = agentd.workers()[0];
     let status = std::fs::read_to_string(format!("/proc/{first}/status")).unwrap();
     let numbers = status

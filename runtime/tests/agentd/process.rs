@@ -111,7 +111,8 @@ impl Agentd {
 
     /// The next line with this event after the one that was waited for before.
     pub async fn event(&mut self, event: &str) -> Value {
-        self.next(event).await.expect("the program has ended")
+        let line = self.next(event).await;
+        line.unwrap_or_else(|| panic!("the program has ended: {:#?}", self.lines.lock().unwrap()))
     }
 
     /// As [`Self::event`]; none when the program has ended before.
@@ -203,6 +204,15 @@ pub fn children_of(pid: u32) -> Vec<u32> {
         .collect();
     children.sort_unstable();
     children
+}
+
+/// What the system says of a process or a thread, by its folder in `/proc`: what stands in `stat` after the name, of which
+/// the state is the first; none when it is gone.
+pub fn stat(folder: &Path) -> Option<Vec<String>> {
+    let text = std::fs::read_to_string(folder.join("stat")).ok()?;
+    // The name may hold spaces.
+    let (_, rest) = text.rsplit_once(") ")?;
+    Some(rest.split_whitespace().map(str::to_owned).collect())
 }
 
 /// Kills a process that the program started.

@@ -1,5 +1,7 @@
 //! The long-lived agent over its loopback listener.
 
+use std::path::Path;
+
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -7,7 +9,7 @@ use tempfile::TempDir;
 use crate::a2a::{Caller, answer, said};
 use crate::mcp_server::McpServer;
 use crate::model::{Model, task_tools};
-use crate::process::{Agentd, kill_worker, stop};
+use crate::process::{Agentd, kill_worker, stat, stop};
 
 struct World {
     model: Model,
@@ -218,9 +220,8 @@ async fn a_killed_supervisor_keeps_its_tasks_and_takes_its_workers_along() {
     agentd.signal(Signal::SIGKILL);
     agentd.end().await;
     let gone = async {
-        while std::fs::read_to_string(format!("/proc/{}/stat", workers[0]))
-            .is_ok_and(|stat| !stat.contains(") Z"))
-        {
+        let worker = format!("/proc/{}", workers[0]);
+        while stat(Path::new(&worker)).is_some_and(|stat| stat[0] != "Z") {
             tokio::task::yield_now().await;
         }
     };
@@ -318,7 +319,7 @@ async fn a_worker_that_hangs_is_killed_and_its_turn_used_up_its_time() {
     let task = sending.await.unwrap();
     assert_eq!(state(&task), "TASK_STATE_FAILED");
     assert!(said(&task).contains("limits.run.deadline"), "{task:#}");
-    let gone = !std::path::Path::new(&format!("/proc/{}/exe", workers[0])).exists();
+    let gone = !Path::new(&format!("/proc/{}/exe", workers[0])).exists();
     assert!(gone, "the stopped worker is still there");
     let next = caller.send("m2", "hi", json!({ "contextId": "c" })).await;
     assert_eq!(state(&next), "TASK_STATE_COMPLETED");

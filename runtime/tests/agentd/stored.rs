@@ -9,27 +9,14 @@ mod spoilt;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use self::support::kv::Held;
 use self::support::server::Server;
 use crate::a2a::Caller;
-use crate::model::Model;
 use crate::process::{Agentd, kill_worker};
-
-struct World {
-    model: Model,
-    folder: TempDir,
-}
+use crate::world::World;
 
 impl World {
-    async fn new() -> Self {
-        Self {
-            model: Model::start().await,
-            folder: tempfile::tempdir().unwrap(),
-        }
-    }
-
     /// Writes the document of an agent with this store; where.
     fn document(&self, name: &str, store: &Value, servers: &Value) -> String {
         let path = self.folder.path().join(format!("{name}.json"));

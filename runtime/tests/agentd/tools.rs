@@ -2,19 +2,13 @@
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::a2a::Caller;
 use crate::mcp_rich::Rich;
 use crate::mcp_server::McpServer;
-use crate::model::{Model, task_tools, tool_results};
+use crate::model::{task_tools, tool_results};
 use crate::process::Agentd;
-
-/// A model, and a folder to run in.
-struct World {
-    model: Model,
-    folder: TempDir,
-}
+use crate::world::World;
 
 /// How a one-shot ended.
 struct Ran {
@@ -26,14 +20,7 @@ struct Ran {
 }
 
 impl World {
-    async fn new() -> Self {
-        Self {
-            model: Model::start().await,
-            folder: tempfile::tempdir().unwrap(),
-        }
-    }
-
-    async fn run(&self, prompt: &str, servers: &[(&str, &str)], more: &str) -> Ran {
+    async fn one_shot(&self, prompt: &str, servers: &[(&str, &str)], more: &str) -> Ran {
         let servers: Vec<Value> = servers
             .iter()
             .map(|(name, url)| json!({ "name": name, "endpoint": url, "call_timeout": "2s" }))
@@ -82,7 +69,7 @@ fn calls(calls: Value) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn m1_an_agent_without_servers_has_no_task_tool() {
     let world = World::new().await;
-    let ran = world.run("hi", &[], "reload").await;
+    let ran = world.one_shot("hi", &[], "reload").await;
     assert_eq!(
         (ran.code, ran.output.as_str()),
         (Some(0), "you said: hi\n"),
@@ -105,7 +92,7 @@ async fn m25_what_servers_say_and_list_stands_in_the_prompt_and_can_be_read() {
         ["long", {}],
     ]));
     let ran = world
-        .run(
+        .one_shot(
             &prompt,
             &[("rich", &rich.url()), ("plain", &plain.url())],
             "reload",
@@ -187,7 +174,7 @@ async fn m25_what_servers_say_and_list_stands_in_the_prompt_and_can_be_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn m4_without_anything_readable_there_is_no_reading() {
     let (world, plain) = (World::new().await, McpServer::start().await);
-    let ran = world.run("hi", &[("plain", &plain.url())], "reload").await;
+    let ran = world.one_shot("hi", &[("plain", &plain.url())], "reload").await;
     assert_eq!(ran.tools(0), ["echo"]);
     assert!(!ran.system(0).contains("# Resources"));
 }
@@ -197,7 +184,7 @@ async fn m4_a_result_that_was_cut_is_read_on() {
     let (world, rich) = (World::new().await, Rich::start().await);
     // `$cut` is the URI that the last result names.
     let prompt = calls(json!([["long", {}], ["resource_read", { "uri": "$cut" }]]));
-    let ran = world.run(&prompt, &[("rich", &rich.url())], "reload").await;
+    let ran = world.one_shot(&prompt, &[("rich", &rich.url())], "reload").await;
     assert_eq!(ran.results()[1], "the end", "{:#?}", ran.lines);
     assert!(rich.requests("resources/read").is_empty());
 }
@@ -206,7 +193,7 @@ async fn m4_a_result_that_was_cut_is_read_on() {
 async fn m24_live_tools_change_between_rounds() {
     let (world, rich) = (World::new().await, Rich::start().await);
     let prompt = calls(json!([["grow", {}], ["fresh", {}], ["hang", {}]]));
-    let ran = world.run(&prompt, &[("rich", &rich.url())], "live").await;
+    let ran = world.one_shot(&prompt, &[("rich", &rich.url())], "live").await;
     assert_eq!(ran.code, Some(0), "{:#?}", ran.lines);
     assert!(ran.tools(0).contains(&"grow"));
     assert_eq!(ran.tools(1), ["resource_read", "ask", "fresh"]);
@@ -226,7 +213,7 @@ async fn m24_live_tools_change_between_rounds() {
 async fn m24_otherwise_they_stay_until_the_next_configuration() {
     let (world, rich) = (World::new().await, Rich::start().await);
     let prompt = calls(json!([["grow", {}], ["fail", {}], ["fresh", {}]]));
-    let ran = world.run(&prompt, &[("rich", &rich.url())], "reload").await;
+    let ran = world.one_shot(&prompt, &[("rich", &rich.url())], "reload").await;
     assert_eq!(ran.tools(0), ran.tools(3));
     assert_eq!(
         ran.results(),
@@ -244,7 +231,7 @@ async fn m24_otherwise_they_stay_until_the_next_configuration() {
 async fn m33_a_call_of_a_turn_is_bounded_by_call_timeout() {
     let (world, rich) = (World::new().await, Rich::start().await);
     let ran = world
-        .run(&calls(json!([["hang", {}]])), &[("rich", &rich.url())], "reload")
+        .one_shot(&calls(json!([["hang", {}]])), &[("rich", &rich.url())], "reload")
         .await;
     let audit = ran.events("audit");
     assert_eq!((audit.len(), &audit[0]["outcome"]), (1, &json!("failed")));
@@ -258,7 +245,7 @@ async fn m33_a_call_of_a_turn_is_bounded_by_call_timeout() {
 async fn m34_a_call_that_hangs_is_an_observation_and_the_run_carries_on() {
     let (world, rich) = (World::new().await, Rich::start().await);
     let prompt = calls(json!([["hang", {}], ["fail", {}], ["crash", {}]]));
-    let ran = world.run(&prompt, &[("rich", &rich.url())], "reload").await;
+    let ran = world.one_shot(&prompt, &[("rich", &rich.url())], "reload").await;
     assert_eq!(ran.code, Some(0), "{:#?}", ran.lines);
     // m21: a failure is the tool's words, an error of the server is told by us.
     assert_eq!(

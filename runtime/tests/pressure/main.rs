@@ -20,32 +20,20 @@ mod loopback;
 mod model;
 #[path = "../agentd/process.rs"]
 mod process;
+#[path = "../agentd/world.rs"]
+mod world;
 
 mod memory;
 mod output;
 mod store;
 
 use nix::sys::signal::Signal;
-use tempfile::TempDir;
 
 use crate::a2a::Caller;
-use crate::model::Model;
 use crate::process::Agentd;
-
-/// An agent whose model is scripted, and its folder.
-struct World {
-    model: Model,
-    folder: TempDir,
-}
+use crate::world::World;
 
 impl World {
-    async fn new() -> Self {
-        Self {
-            model: Model::start().await,
-            folder: tempfile::tempdir().unwrap(),
-        }
-    }
-
     fn arguments(&self, more: &[&str]) -> Vec<String> {
         let url = self.model.url();
         let mut arguments = vec![

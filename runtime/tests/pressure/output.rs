@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::World;
 use crate::process::Agentd;
+use crate::world::World;
 
 async fn run(line: &str) -> (Option<i32>, String, Vec<Value>) {
     let world = World::new().await;

@@ -4,9 +4,9 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::World;
 use crate::a2a::answer;
 use crate::process::Agentd;
+use crate::world::World;
 
 /// A process that is told of a file that would be too large instead of being killed.
 const TOLD: &str = r#"trap '' XFSZ; exec "$0" "$@""#;
