@@ -111,7 +111,7 @@ impl Tasks {
     /// since nobody knows which of its tool calls were carried out. One record after the other is read.
     ///
     /// # Errors
-    /// When the store cannot be read or written.
+    /// When the store cannot be read. One that takes nothing now, as on a full disk, is written when it does.
     pub async fn restore(self: &Arc<Self>) -> Result<(), StoreError> {
         let (mut resumed, mut lost) = (0_u32, 0_u32);
         for open in self.store.open_tasks().await? {
@@ -126,7 +126,7 @@ impl Tasks {
                     let reason = "the agent was restarted while it worked on this message; tools may have been \
                                   called already; send the message again if the work is to be repeated";
                     let task = failed(task, reason.to_owned(), self.clock.now());
-                    self.store.write(vec![Write::Task(task)]).await?;
+                    self.settle_lost(task, &entry(open)).await?;
                 }
                 Ok(_) => {}
                 // One bad record does not keep the agent from the others.

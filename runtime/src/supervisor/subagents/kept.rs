@@ -1,6 +1,8 @@
 //! What is kept of subagents: a record of each with its conversation, and a mark while it lives, so that the next process
 //! knows what this one left in the middle. Of those that have ended the newest are kept.
 
+use std::sync::Arc;
+
 use agentd_state::{Entry, EntryKind, EntryQuery, StoreError, Write};
 
 use super::record::Record;
@@ -30,22 +32,20 @@ impl Office {
     /// What the process before this one left in the middle has failed.
     ///
     /// # Errors
-    /// When the store cannot be read or written.
-    pub async fn restore_subagents(&self) -> Result<(), StoreError> {
-        let mut failed = 0_u32;
+    /// When the store cannot be read. One that takes nothing now, as on a full disk, is written when it does.
+    pub async fn restore_subagents(self: &Arc<Self>) -> Result<(), StoreError> {
+        let (mut failed, mut after, mut later) = (0_u32, None, Vec::new());
         loop {
             let query = EntryQuery {
                 kind: EntryKind::Subagent,
                 scope: LIVE.to_owned(),
                 prefix: String::new(),
-                after: None,
+                after: after.take(),
                 limit: PAGE,
             };
             let now = self.clock.now();
             let page = self.store.entries(query, now).await?;
-            if page.entries.is_empty() {
-                break;
-            }
+            after = page.entries.last().map(|mark| mark.key.clone());
             for mark in page.entries {
                 let mut batch = vec![Write::DropEntry {
                     kind: EntryKind::Subagent,
@@ -66,11 +66,25 @@ impl Office {
                     batch.push(plan_of(root, &record.handle));
                     batch.push(self.entry(root, &record.restarted(now)));
                 }
-                self.store.write(batch).await?;
+                match self.store.write(batch.clone()).await {
+                    Err(StoreError::Unavailable(_)) => later.push(batch),
+                    written => written?,
+                }
+            }
+            if !page.more || after.is_none() {
+                break;
             }
         }
         if failed > 0 {
             tracing::info!(event = "restore.subagents", failed);
+        }
+        if !later.is_empty() {
+            let office = self.clone();
+            tokio::spawn(async move {
+                for batch in later {
+                    office.stored(batch).await;
+                }
+            });
         }
         Ok(())
     }

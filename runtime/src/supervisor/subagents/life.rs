@@ -225,7 +225,7 @@ impl Office {
     }
 
     /// Stores until it is stored, or never will be, or the process ends: what is not stored then is found by the next.
-    async fn stored(&self, batch: Vec<Write>) {
+    pub(super) async fn stored(&self, batch: Vec<Write>) {
         let mut refusals = Refusals::default();
         while let Err(error) = self.store.write(batch.clone()).await {
             tracing::error!(event = "store.put.fail", err = %error);

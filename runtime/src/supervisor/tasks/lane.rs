@@ -232,6 +232,34 @@ impl Tasks {
         tracing::error!(event = "store.put.fail", run.id = id, err = %error);
     }
 
+    /// Stores the end of a task that an earlier process was in the middle of: now, or when the store can be written again.
+    /// What is in it can be read meanwhile, and whoever waits for the task waits on.
+    pub(super) async fn settle_lost(self: &Arc<Self>, task: Task, entry: &Entry) -> Result<(), StoreError> {
+        match self.store.write(vec![Write::Task(task.clone())]).await {
+            Err(StoreError::Unavailable(_)) => {}
+            written => return written,
+        }
+        let feed = self.feed(entry);
+        // It cannot be cancelled as one that has not begun.
+        *feed.begun.lock().await = true;
+        let tasks = self.clone();
+        self.running.spawn(async move {
+            match tasks
+                .persist(vec![Write::Task(task.clone())], &tasks.closed)
+                .await
+            {
+                Persisted::Written => tasks.publish(&task),
+                // It is found by the next process.
+                Persisted::Stopped => {}
+                Persisted::Never(error) => {
+                    tracing::error!(event = "store.put.fail", run.id = task.id, err = %error);
+                }
+            }
+            lock(&tasks.followed).remove(&task.id);
+        });
+        Ok(())
+    }
+
     /// Writes until it is written, or never will be, or `until` came.
     pub(super) async fn persist(&self, batch: Vec<Write>, until: &CancellationToken) -> Persisted {
         let mut refusals = Refusals::default();
