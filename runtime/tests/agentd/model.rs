@@ -127,7 +127,7 @@ async fn complete(State(script): State<Arc<Script>>, Json(request): Json<Value>)
         return (status, Json(json!({ "error": { "message": "scripted" } }))).into_response();
     }
     let last = request["messages"].as_array().unwrap().last().unwrap().clone();
-    let text = last["content"].as_str().unwrap_or_default().to_owned();
+    let text = last_said(last["content"].as_str().unwrap_or_default()).to_owned();
     if text.starts_with("hold") {
         script.holding.send(text.clone()).unwrap();
         script.release.acquire().await.unwrap().forget();
@@ -161,6 +161,13 @@ async fn complete(State(script): State<Arc<Script>>, Json(request): Json<Value>)
     .into_response()
 }
 
+/// What is asked for last, where nobody answered what was said before it: that stands in front of it.
+fn last_said(text: &str) -> &str {
+    let begins = ["\n\ncalls [", "\n\necho "].into_iter();
+    let last = begins.filter_map(|begin| text.rfind(begin)).max();
+    last.map_or(text, |at| text[at..].trim_start())
+}
+
 /// Whether a conversation that became too long is to be made shorter.
 fn wants_summary(request: &Value) -> bool {
     let system = request["messages"][0]["content"].as_str().unwrap_or_default();
@@ -177,8 +184,8 @@ fn summary() -> Value {
 fn next_call(request: &Value) -> Option<Value> {
     let messages = request["messages"].as_array()?;
     let at = messages.iter().rposition(|message| message["role"] == "user")?;
-    let calls: Vec<Value> =
-        serde_json::from_str(messages[at]["content"].as_str()?.strip_prefix("calls ")?).ok()?;
+    let said = last_said(messages[at]["content"].as_str()?);
+    let calls: Vec<Value> = serde_json::from_str(said.strip_prefix("calls ")?).ok()?;
     let done = messages[at..]
         .iter()
         .filter(|message| message["role"] == "tool")

@@ -3,8 +3,10 @@
 //! is lost, none is carried out twice, no call is repeated under another idempotency key, nothing stays open, and what
 //! failed says truthfully why. `SOAK=1` also kills on the other side of every point.
 
+mod cancelled;
 mod gate;
 mod kept;
+mod limited;
 mod restarted;
 mod supervisor;
 mod worker;

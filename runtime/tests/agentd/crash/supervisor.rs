@@ -40,7 +40,7 @@ async fn kill(place: Place, points: Vec<Point>) {
 }
 
 /// The events of the whole conversation, which are as many each time.
-async fn recorded(place: Place) -> Vec<String> {
+pub async fn recorded(place: Place) -> Vec<String> {
     let world = World::new(place).await;
     let (_agentd, caller) = world.start().await;
     let mut runs = Vec::new();
