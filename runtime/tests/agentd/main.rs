@@ -14,6 +14,7 @@
 mod a2a;
 mod a2a_cli;
 mod a2a_tasks;
+mod aimock;
 mod asked;
 mod bounds;
 mod bridge;
@@ -45,6 +46,7 @@ mod one_shot;
 mod orphans;
 #[cfg(feature = "otel")]
 mod otel;
+mod peers;
 mod pod;
 #[path = "../../../tests/src/probes.rs"]
 mod probes;

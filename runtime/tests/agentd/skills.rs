@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::a2a::Caller;
 use crate::library::{Library, Shelf, system};
 use crate::model::{Model, tool_results};
+use crate::peers::Peer;
 use crate::process::Agentd;
 
 /// An agent with skills, and who asks it.
@@ -308,5 +309,44 @@ async fn m2_what_a_text_refers_to_and_is_not_there_is_told_to_the_model_and_the_
     assert_eq!(
         (&one["skill"], &two["skill"]),
         (&json!("nowhere"), &json!("long"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m2_the_skills_of_a_folder_that_fastmcp_hands_out_are_taken_up() {
+    let (model, folder) = (Model::start().await, tempfile::tempdir().unwrap());
+    for (name, words) in [("review", "Read it twice."), ("deploy", "Ask first.")] {
+        let skill = folder.path().join("skills").join(name);
+        std::fs::create_dir_all(&skill).unwrap();
+        let text = format!("---\nname: {name}\ndescription: How to {name}\n---\n{words}\n");
+        std::fs::write(skill.join("SKILL.md"), text).unwrap();
+    }
+    let peer = Peer::skills(&folder.path().join("skills")).await;
+    let file = folder.path().join("agentd.json");
+    // Beside each skill stands a list of its files, which is none.
+    let document = json!({
+        "agent": { "instruction": "Do as @skill:review/SKILL.md says." },
+        "intelligence": { "endpoints": model.url(), "model": "scripted" },
+        "mcp": { "servers": [{ "name": "library", "endpoint": format!("http://127.0.0.1:{}/mcp", peer.port) }] },
+        "skills": { "sources": [{ "server": "library", "filter": "*/SKILL.md" }] },
+        "a2a": { "listen": "http://127.0.0.1:0", "dev": true },
+        "store": { "kind": "memory" },
+    });
+    std::fs::write(&file, document.to_string()).unwrap();
+    let mut agentd = Agentd::start(&["-c", file.to_str().unwrap()], &[], folder.path());
+    let caller = Caller::new(&agentd.address("a2a.listen").await);
+    agentd.event("proc.ready").await;
+    let calls = json!([["skills_list", {}], ["skills_load", { "name": "deploy/SKILL.md" }]]);
+    caller.send("m1", &format!("calls {calls}"), json!({})).await;
+    let first = model.requests().remove(0);
+    let review = "## review/SKILL.md of library\n\n> ---\n> name: review\n> description: How to review\n> ---\n> Read it twice.";
+    assert!(system(&first).contains(review), "{first:#}");
+    let last = model.requests().pop().unwrap();
+    assert!(system(&last).contains("> Ask first."), "{last:#}");
+    let listed: Value = serde_json::from_str(tool_results(&last)[0]).unwrap();
+    let skill = |name: &str, is_loaded: bool| json!({ "name": format!("{name}/SKILL.md"), "server": "library", "description": format!("How to {name}"), "loaded": is_loaded });
+    assert_eq!(
+        listed,
+        json!({ "skills": [skill("deploy", false), skill("review", true)] })
     );
 }
