@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 S := tests/scripts
 
-.PHONY: help demo test lint generate test-unit test-interop conformance test-api test-e2e soak bench runtime-binary images clean distclean
+.PHONY: help demo test lint generate test-unit test-interop conformance tck test-api test-e2e soak bench runtime-binary images clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-16s %s\n' "$$name" "$$text"; done
@@ -28,6 +28,9 @@ test-interop: ## the MCP client against servers of others, and against one that 
 
 conformance: ## the official MCP conformance suite against agentd's MCP layer; ends with one line of counts
 	$(S)/conformance.sh
+
+tck: ## the official A2A TCK against agentd's listener; A2A_TCK=<checkout of its branch 1.0-dev>
+	$(S)/tck.sh "$(A2A_TCK)"
 
 test-api: ## the operator and the issuer against a real API server
 	$(S)/test.sh api

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # peers.sh KIND: installs programs that we did not write, at the versions pinned in tests/peers, and prints the folder.
 #   npm, mcp-npm, a2a-npm, a2a-npm-old, oauth, conformance  the one that holds node_modules
-#   python, mcp-python, a2a-old, models, tools  a Python environment
+#   python, mcp-python, a2a-old, models, tck, tools  a Python environment
 #   mcp-old                            a Python environment, and in it a folder for each release of releases.txt
 set -euo pipefail
 # shellcheck source=lib.sh
@@ -59,7 +59,7 @@ mcp-old)
     touch "$folder/done"
   fi
   ;;
-python | mcp-python | a2a-old | models | tools)
+python | mcp-python | a2a-old | models | tck | tools)
   requirements=$ROOT/tests/peers/$kind/requirements.txt
   folder=$CACHE/peers/$kind-$(content_key "tests/peers/$kind/requirements.txt")
   if ! ready "$folder"; then
@@ -67,6 +67,6 @@ python | mcp-python | a2a-old | models | tools)
     touch "$folder/done"
   fi
   ;;
-*) die "usage: peers.sh npm|mcp-npm|a2a-npm|a2a-npm-old|oauth|conformance|python|mcp-python|mcp-old|a2a-old|models|tools" ;;
+*) die "usage: peers.sh npm|mcp-npm|a2a-npm|a2a-npm-old|oauth|conformance|python|mcp-python|mcp-old|a2a-old|models|tck|tools" ;;
 esac
 echo "$folder"

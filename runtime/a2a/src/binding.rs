@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::fault::Fault;
 use crate::operation::Operation;
 use crate::version::Version;
-use crate::wire::{SendMessageResponse, StreamResponse, Task};
+use crate::wire::{Message, SendMessageResponse, StreamResponse, Task};
 use crate::{rest, rpc, v03};
 
 /// The media type of JSON-RPC, and of the card.
@@ -57,6 +57,16 @@ impl Binding {
                 | Operation::CancelTask
                 | Operation::SubscribeToTask,
             ) => serde_json::to_value(task),
+        }
+    }
+
+    /// The message that answers one.
+    pub(crate) fn message(&self, message: Message) -> serde_json::Result<Value> {
+        match self {
+            Self::JsonRpc(_, Version::ZeroThree) => v03::event(&StreamResponse::Message(message), true),
+            Self::JsonRpc(_, Version::One) | Self::HttpJson => {
+                serde_json::to_value(SendMessageResponse::Message(message))
+            }
         }
     }
 

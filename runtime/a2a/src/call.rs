@@ -20,9 +20,10 @@ use crate::http::{App, Route, answer_of, not_allowed, route};
 use crate::list::Listing;
 use crate::operation::Operation;
 use crate::rest::Found;
-use crate::service::{GetTask, ServiceError, Subscription};
+use crate::service::{GetTask, Sent, ServiceError, Subscription};
+use crate::stream::Shown;
 use crate::version::Version;
-use crate::{limit, list, message, rest, rpc, stream, v03, wire};
+use crate::{limit, list, message, proto, rest, rpc, stream, v03, wire};
 
 /// The media type of a stream.
 pub(crate) const EVENTS: &str = "text/event-stream";
@@ -31,7 +32,8 @@ pub(crate) const EVENTS: &str = "text/event-stream";
 enum Asked {
     Task(Wanted),
     List(Box<Listing>),
-    Stream(Box<Subscription>),
+    Message(Box<wire::Message>),
+    Stream(Box<Shown>),
 }
 
 /// A task that a caller asked for, in one way or the other.
@@ -70,9 +72,9 @@ where
         }
         Err(Unmet { binding, fault }) => return Ok(at_once(&binding, fault)),
     };
-    if let Asked::Stream(subscription) = asked {
+    if let Asked::Stream(shown) = asked {
         let key = caller.key().to_owned();
-        let body = stream::open(app, key, binding, *subscription);
+        let body = stream::open(app, key, binding, *shown);
         return Ok(answer_of(StatusCode::OK, EVENTS, body));
     }
     if let Asked::Task(Wanted {
@@ -243,7 +245,8 @@ fn object(bytes: &[u8]) -> Result<Map<String, Value>, Fault> {
 }
 
 /// Does what is asked for.
-async fn begin(app: &App, caller: &Caller, operation: Operation, params: Value) -> Result<Asked, Fault> {
+async fn begin(app: &App, caller: &Caller, operation: Operation, mut params: Value) -> Result<Asked, Fault> {
+    proto::json_names(&mut params);
     let wanted = |task_id, wait, history| {
         Asked::Task(Wanted {
             operation,
@@ -258,17 +261,21 @@ async fn begin(app: &App, caller: &Caller, operation: Operation, params: Value) 
             tracing::info!(event = "a2a.message", message.id = request.message_id);
             let wait = !request.return_immediately;
             let (service, sender) = (app.service.clone(), caller.clone());
-            let task_id =
-                to_its_end(app, async move { service.send_message(&sender, request).await }).await?;
-            if operation == Operation::SendMessage {
-                return Ok(wanted(task_id, wait, history));
+            let sent = to_its_end(app, async move { service.send_message(&sender, request).await }).await?;
+            let is_stream = operation == Operation::SendStreamingMessage;
+            match sent {
+                Sent::Task(task_id) if is_stream => {
+                    let mut subscription = follow(app, caller, task_id, history).await?;
+                    // Nothing happens before somebody says something, which begins a stream of its own.
+                    if stream::ends(&subscription.task.status.state) {
+                        subscription.events = None;
+                    }
+                    Ok(Asked::Stream(Box::new(Shown::Task(subscription))))
+                }
+                Sent::Task(task_id) => Ok(wanted(task_id, wait, history)),
+                Sent::Message(message) if is_stream => Ok(Asked::Stream(Box::new(Shown::Message(*message)))),
+                Sent::Message(message) => Ok(Asked::Message(message)),
             }
-            let mut subscription = follow(app, caller, task_id, history).await?;
-            // Nothing happens before somebody says something, which begins a stream of its own.
-            if stream::ends(&subscription.task.status.state) {
-                subscription.events = None;
-            }
-            Ok(Asked::Stream(Box::new(subscription)))
         }
         Operation::GetTask => {
             let parsed = message::get(params)?;
@@ -291,7 +298,7 @@ async fn begin(app: &App, caller: &Caller, operation: Operation, params: Value) 
             if subscription.task.status.state.is_terminal() {
                 return Err(Fault::nothing_to_follow());
             }
-            Ok(Asked::Stream(Box::new(subscription)))
+            Ok(Asked::Stream(Box::new(Shown::Task(subscription))))
         }
     }
 }
@@ -334,6 +341,7 @@ async fn show(app: &App, caller: &Caller, binding: &Binding, asked: Asked) -> Re
             let page = listing.page(listed.map_err(|error| told(app, &error))?);
             encoded(serde_json::to_value(page))
         }
+        Asked::Message(message) => encoded(binding.message(*message)),
         // A stream is no one result.
         Asked::Stream(_) => Err(Fault::internal()),
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::broadcast;
 
 use crate::caller::Caller;
-use crate::wire::{Part, StreamResponse, Task, TaskState};
+use crate::wire::{Message, Part, StreamResponse, Task, TaskState};
 
 /// A message of a caller, checked at the edge: ids are bounded and not empty, there is at least one part, every part
 /// is text or data.
@@ -43,6 +43,15 @@ impl SendMessage {
         content.sort_all_objects();
         agentd_base::digest::of(content.to_string().as_bytes())
     }
+}
+
+/// What came of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sent {
+    /// The id of its task.
+    Task(String),
+    /// It is answered, and nothing is kept of it.
+    Message(Box<Message>),
 }
 
 /// Asks for a task.
@@ -90,10 +99,9 @@ pub struct Subscription {
 /// The agent, as the listener sees it.
 #[async_trait]
 pub trait Service: Send + Sync {
-    /// Takes a message; the id of its task. When this returns, the task is durable and goes on by itself. A message with
-    /// a task id is the answer to what that task asks. The listener
-    /// runs this to its end even if the caller has gone.
-    async fn send_message(&self, caller: &Caller, request: SendMessage) -> Result<String, ServiceError>;
+    /// Takes a message. When this returns, its task is durable and goes on by itself. A message with a task id is the
+    /// answer to what that task asks. The listener runs this to its end even if the caller has gone.
+    async fn send_message(&self, caller: &Caller, request: SendMessage) -> Result<Sent, ServiceError>;
 
     /// Returns when this task has ended or waits for somebody, or when this process has done with it, or does not know
     /// it. Dropped when the

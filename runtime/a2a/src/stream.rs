@@ -14,14 +14,22 @@ use crate::body::{Answer, held};
 use crate::http::App;
 use crate::limit;
 use crate::service::Subscription;
-use crate::wire::{StreamResponse, TaskState, TaskStatus};
+use crate::wire::{Message, StreamResponse, TaskState, TaskStatus};
 
 /// While nothing happens a comment is sent, so that whoever is between keeps the connection, and a peer that is gone
 /// without saying so is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
+/// What a stream shows.
+pub(crate) enum Shown {
+    /// A task and what happens to it.
+    Task(Subscription),
+    /// One message and nothing more.
+    Message(Message),
+}
+
 /// Begins to send: the body of the answer.
-pub(crate) fn open(app: &Arc<App>, caller: String, binding: Binding, from: Subscription) -> Answer {
+pub(crate) fn open(app: &Arc<App>, caller: String, binding: Binding, shown: Shown) -> Answer {
     let (events, body) = mpsc::channel(1);
     let stream = Stream {
         app: app.clone(),
@@ -29,7 +37,12 @@ pub(crate) fn open(app: &Arc<App>, caller: String, binding: Binding, from: Subsc
         binding,
         events,
     };
-    tokio::spawn(stream.run(from));
+    tokio::spawn(async move {
+        match shown {
+            Shown::Task(from) => stream.run(from).await,
+            Shown::Message(message) => drop(stream.send(&StreamResponse::Message(message), true).await),
+        }
+    });
     Answer::Stream(body)
 }
 

@@ -35,6 +35,9 @@ async fn a_message_is_answered_and_its_task_can_be_read() {
         .json();
     assert_eq!(one["result"]["history"].as_array().unwrap().len(), 1);
     assert_eq!(one["result"]["history"][0]["messageId"], json!("reply"));
+    // By the names of the proto, which who reads proto3 JSON takes too.
+    let proto = json!({ "id": "task-3", "history_length": 1 });
+    assert_eq!(alice.call("GetTask", proto).await.json()["result"], one["result"]);
 }
 
 #[tokio::test]

@@ -123,3 +123,24 @@ async fn one_that_does_not_keep_up_is_let_go_and_may_come_back() {
         ["task TASK_STATE_SUBMITTED", "status TASK_STATE_COMPLETED"]
     );
 }
+
+#[tokio::test]
+async fn what_is_answered_with_a_message_has_no_task_and_streams_it_alone() {
+    let world = World::start().await;
+    let mut alice = world.as_caller(ALICE).await;
+    let answer = alice.call("SendMessage", message("say")).await.json();
+    let said = json!({ "text": "said" });
+    assert_eq!(answer["result"]["message"]["parts"][0], said);
+    assert_eq!(answer["result"]["message"]["role"], "ROLE_AGENT");
+    assert_eq!(answer["result"]["task"], Value::Null);
+    let answer = alice.rest("POST", "/message:send", message("say")).await.json();
+    assert_eq!(answer["message"]["parts"][0], said);
+    let streamed = rpc("/", "SendStreamingMessage", message("say"));
+    let events = Events::of(alice.open(streamed).await.unwrap()).all().await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!(events[0]["result"]["message"]["parts"][0], said);
+    assert_eq!(
+        alice.call("ListTasks", json!({})).await.json()["result"]["totalSize"],
+        0
+    );
+}

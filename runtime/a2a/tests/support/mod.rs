@@ -20,7 +20,7 @@ use agentd_a2a::wire::{
 };
 use agentd_a2a::{
     Authentication, Away, Caller, Card, CardConfig, GetTask, ListTasks, Listed, Listener, Principals, Role,
-    SendMessage, Service, ServiceError, Subscription, Transport, tls,
+    SendMessage, Sent, Service, ServiceError, Subscription, Transport, tls,
 };
 use agentd_base::drain::Drain;
 use agentd_config::document::Principal;
@@ -56,7 +56,7 @@ pub fn now() -> jiff::Timestamp {
 }
 
 /// An agent that does what the text says: `echo X` answers X, `hold` waits for [`Agent::release`], `watched X` answers X
-/// when somebody follows it, in pieces, `break` panics, `away` is unavailable.
+/// when somebody follows it, in pieces, `say` is answered with a message, `break` panics, `away` is unavailable.
 #[derive(Clone)]
 pub struct Agent {
     pub tasks: Arc<Mutex<HashMap<String, (String, Task)>>>,
@@ -139,10 +139,14 @@ fn artifact(text: &str) -> Artifact {
 
 #[async_trait]
 impl Service for Agent {
-    async fn send_message(&self, caller: &Caller, request: SendMessage) -> Result<String, ServiceError> {
+    async fn send_message(&self, caller: &Caller, request: SendMessage) -> Result<Sent, ServiceError> {
         let text = request.text();
         match text.as_str() {
             "break" => panic!("told to"),
+            "say" => {
+                let said = Message::new(Speaker::Agent, vec![Part::text("said")]);
+                return Ok(Sent::Message(Box::new(said)));
+            }
             "away" => {
                 return Err(ServiceError::Unavailable {
                     away: Away::Store,
@@ -181,7 +185,7 @@ impl Service for Agent {
         agent.store(&owner, &task);
         agent.arrived.add_permits(1);
         if request.return_immediately {
-            return Ok(id);
+            return Ok(Sent::Task(id));
         }
         tokio::spawn(async move {
             if text == "hold" {
@@ -198,7 +202,7 @@ impl Service for Agent {
             agent.end(&owner, task, TaskState::Completed);
             agent.arrived.add_permits(1);
         });
-        Ok(id)
+        Ok(Sent::Task(id))
     }
 
     async fn ended(&self, id: &str) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agentd_a2a::{
-    Caller, GetTask, ListTasks, Listed, Role, SendMessage, Service, ServiceError, Subscription, wire,
+    Caller, GetTask, ListTasks, Listed, Role, SendMessage, Sent, Service, ServiceError, Subscription, wire,
 };
 use agentd_state::{Task, TaskMark, TaskQuery, TaskState};
 use async_trait::async_trait;
@@ -17,11 +17,12 @@ pub struct A2aService(pub Arc<Tasks>);
 
 #[async_trait]
 impl Service for A2aService {
-    async fn send_message(&self, caller: &Caller, request: SendMessage) -> Result<String, ServiceError> {
-        match request.task_id.clone() {
+    async fn send_message(&self, caller: &Caller, request: SendMessage) -> Result<Sent, ServiceError> {
+        let task = match request.task_id.clone() {
             Some(id) => self.0.answer(caller, &id, request).await,
             None => self.0.accept(caller.key(), request).await,
-        }
+        };
+        task.map(Sent::Task)
     }
 
     async fn ended(&self, task_id: &str) {
