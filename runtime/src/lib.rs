@@ -13,6 +13,7 @@ pub mod identity;
 mod line;
 pub mod logging;
 pub mod metrics;
+pub mod origin;
 mod output;
 pub mod pod;
 pub mod reload;

@@ -19,22 +19,20 @@ impl Line {
     pub(crate) fn put<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) {
         let start = self.written.len();
         write(&mut self.written, value);
-        self.name(name, start);
+        self.name(name, start..self.written.len());
     }
 
     /// All members of another one.
     pub(crate) fn extend(&mut self, more: &Self) {
+        let before = self.written.len();
+        self.written.extend_from_slice(&more.written);
         for (name, place) in &more.members {
-            let start = self.written.len();
-            self.written
-                .extend_from_slice(more.written.get(place.clone()).unwrap_or_default());
-            self.name(name, start);
+            self.name(name, before + place.start..before + place.end);
         }
     }
 
-    /// What was written last, from `start` on, is the value of this name.
-    fn name(&mut self, name: &'static str, start: usize) {
-        let place = start..self.written.len();
+    /// What stands at this place is the value of this name.
+    fn name(&mut self, name: &'static str, place: Range<usize>) {
         match self.members.iter_mut().find(|(known, _)| *known == name) {
             Some((_, before)) => *before = place,
             None => self.members.push((name, place)),

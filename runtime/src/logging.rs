@@ -1,4 +1,5 @@
-//! JSON lines on stderr, one flat object an event: `ts level event comp pid`, then the spans' and the event's fields.
+//! JSON lines on stderr, one flat object an event: `ts level event comp`, what is the same in each line of the process,
+//! then the spans' and the event's fields; what several lines have is written once and copied.
 //! Guarantees: one `write` a line, so that supervisor and workers can share a stderr; foreign crates speak from `warn`
 //! up; audit lines do not depend on the level; what was said is logged only where the document asks for it. It must not
 //! know what any event means: that is EVENTS.md.
@@ -6,6 +7,7 @@
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::io::Write;
+use std::sync::{Arc, OnceLock};
 
 pub use agentd_base::text::AUDIT;
 use agentd_base::text::{CONTENT, is_unseen};
@@ -27,7 +29,10 @@ const UNNAMED: &str = "log";
 
 /// Changes what a running process logs.
 #[derive(Clone)]
-pub struct LevelHandle(reload::Handle<Targets, Registry>);
+pub struct LevelHandle {
+    filter: reload::Handle<Targets, Registry>,
+    agent: Arc<OnceLock<Line>>,
+}
 
 impl Debug for LevelHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -40,22 +45,37 @@ impl LevelHandle {
     pub fn set(&self, observability: &Observability) {
         // The only error is that the subscriber is gone, and then nobody logs.
         let _ = self
-            .0
+            .filter
             .reload(filter(observability.log_level(), observability.log_content));
+    }
+
+    /// From now on each line is of this agent. The first time counts: a process is of one.
+    pub fn name(&self, agent_id: &str, agent_path: &str) {
+        self.agent.get_or_init(|| {
+            let mut line = Line::default();
+            line.put("agent_id", agent_id);
+            line.put("agent_path", agent_path);
+            line
+        });
     }
 }
 
 /// Installs the process's subscriber. `component` is `supervisor`, `agent`, `bridge` or `cli`.
 pub fn install(component: &'static str, level: LogLevel) -> LevelHandle {
     let (filter, handle) = reload::Layer::new(filter(level, false));
+    let agent = Arc::<OnceLock<Line>>::default();
     let lines = JsonLines {
         component,
         pid: std::process::id(),
+        agent: agent.clone(),
         writer: std::io::stderr,
     };
     // A second install (a test in one process) keeps the first.
     let _ = tracing::subscriber::set_global_default(Registry::default().with(lines.with_filter(filter)));
-    LevelHandle(handle)
+    LevelHandle {
+        filter: handle,
+        agent,
+    }
 }
 
 fn filter(level: LogLevel, content: bool) -> Targets {
@@ -90,6 +110,8 @@ fn filter(level: LogLevel, content: bool) -> Targets {
 struct JsonLines<W> {
     component: &'static str,
     pid: u32,
+    /// Whose it is, where that is known.
+    agent: Arc<OnceLock<Line>>,
     writer: W,
 }
 
@@ -125,6 +147,9 @@ where
         line.put("event", own.event.as_deref().unwrap_or(UNNAMED));
         line.put("comp", component(self.component, metadata.target()));
         line.put("pid", &self.pid);
+        if let Some(agent) = self.agent.get() {
+            line.extend(agent);
+        }
         if !metadata.target().starts_with("agentd") {
             line.put("target", metadata.target());
         }
@@ -269,6 +294,7 @@ mod tests {
         let layer = JsonLines {
             component: "test",
             pid: 7,
+            agent: Arc::default(),
             writer: move || writer.clone(),
         };
         let subscriber = Registry::default().with(layer.with_filter(filter(level, false)));

@@ -1,5 +1,5 @@
 //! What every crate may use: ids, clock, error classes, size limits, secrets' redaction, durations, rates, times of day,
-//! drain and readiness, places of a listener, the cost of a JSON text, and the wire types that operator and pods share. No I/O, no sockets.
+//! drain and readiness, trace contexts, places of a listener, the cost of a JSON text, and the wire types that operator and pods share. No I/O, no sockets.
 
 pub mod class;
 pub mod clock;
@@ -16,3 +16,4 @@ pub mod readiness;
 pub mod report;
 pub mod text;
 pub mod time_of_day;
+pub mod trace;

@@ -47,6 +47,7 @@ impl TurnRunner {
         let turn = Turn {
             run_id: input.run_id,
             instance: self.instance.clone(),
+            origin: input.origin,
             transcript: input.transcript,
             text: input.text,
             holder: caller.holder,

@@ -178,6 +178,7 @@ impl Foundation {
         metrics.reload(true, 1);
 
         let instance = document.instance(|name| std::env::var(name).ok());
+        start.level.name(&instance, &instance);
         let outbound = Outbound {
             identity: source.clone(),
             tls_ca: document.security.tls_ca.clone(),

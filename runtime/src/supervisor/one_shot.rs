@@ -5,6 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::turns::{TurnEnd, TurnInput};
 use super::{Foundation, Start, StartError};
+use crate::origin::Origin;
 use crate::output;
 use crate::signals::{Event, Signals};
 
@@ -43,6 +44,7 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
         text,
         hops: 0,
         charge: None,
+        origin: Origin::agent(&foundation.runner.instance, None),
         listener: None,
     };
     let turn = foundation.runner.run(input, &stop);

@@ -36,6 +36,7 @@ use self::slots::Slots;
 use super::lanes::{Entry, Lanes};
 use super::record::{answer_of, failed, submitted};
 use super::turns::TurnRunner;
+use crate::origin::Origin;
 use crate::report::settled;
 
 #[cfg(test)]
@@ -269,6 +270,7 @@ impl Tasks {
             digest: digest.clone(),
         };
         let id = entry.id.clone();
+        let origin = Origin::agent(&self.runner.instance, None);
         let tasks = self.clone();
         // Whoever asks may be gone at any moment, a turn with its worker. What is being stored then is stored, and is to
         // be done.
@@ -276,11 +278,9 @@ impl Tasks {
             let written = tasks.store.write(vec![Write::Task(task), note]).await;
             lock(&tasks.lanes).redeem(&entry);
             if written.is_ok() {
-                tracing::info!(
-                    event = "inbox.accepted",
-                    run.id = entry.id,
-                    principal = entry.owner
-                );
+                origin.span(&entry.id).in_scope(|| {
+                    tracing::info!(event = "inbox.accepted", principal = entry.owner);
+                });
                 tasks.admit(entry);
             }
             written

@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use self::following::{Followed, Lost};
 use super::asking::{Human, Questions};
@@ -25,6 +26,7 @@ use super::office::{Caller, Office, Spent};
 use super::open::Open;
 use super::settings::{SettingsWatch, current};
 use crate::metrics::Metrics;
+use crate::origin::Origin;
 use crate::worker::confine::Confine;
 use crate::worker::frame::TurnResult;
 use crate::worker::pool::Pool;
@@ -55,6 +57,8 @@ pub struct TurnInput {
     pub hops: u32,
     /// Of a subagent: what it was given.
     pub charge: Option<Charge>,
+    /// Whose it is, and what it is part of.
+    pub origin: Origin,
     /// Hears the answer while it is written.
     pub listener: Option<Arc<dyn Listener>>,
 }
@@ -124,6 +128,11 @@ pub struct TurnRunner {
 impl TurnRunner {
     /// Runs a turn to its end. When `stop` fires the worker is asked to end it, then made to.
     pub async fn run(&self, input: TurnInput, stop: &CancellationToken) -> TurnEnd {
+        let span = input.origin.span(&input.run_id);
+        self.run_logged(input, stop).instrument(span).await
+    }
+
+    async fn run_logged(&self, input: TurnInput, stop: &CancellationToken) -> TurnEnd {
         tracing::info!(event = "turn.start", run.id = input.run_id);
         let kind = input.charge.as_ref().map_or(Holder::Root, |_| Holder::Subagent);
         let counted = self.metrics.turn(kind);
@@ -248,6 +257,7 @@ pub(super) fn caller_of(input: &TurnInput, run: &RunLimits) -> Caller {
         held: charge.map_or(Held::All, |charge| charge.held.clone()),
         depth: charge.map_or(0, |charge| charge.depth),
         hops: input.hops,
+        origin: input.origin.clone(),
         until: Instant::now() + limits.deadline,
         spent: Spent::new(limits, charge.and_then(|charge| charge.above.clone())),
     }

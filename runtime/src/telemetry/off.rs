@@ -1,11 +1,12 @@
 //! The build without the feature `otel`: trace contexts, and no spans.
 
 use agentd_agent::{Servers, ToolRunner, TurnOutcome};
+use agentd_base::trace::TraceContext;
 use agentd_config::Document;
 use agentd_llm::Model;
 use agentd_mcp::Outbound;
 
-use super::{About, trace_id};
+use super::About;
 
 /// Where spans would go.
 #[derive(Debug, Default)]
@@ -22,10 +23,8 @@ impl Traces {
 
     /// The context of a turn.
     pub fn turn(&self, about: About<'_>) -> TurnSpan {
-        let digest = agentd_base::digest::hex(about.run_id.as_bytes());
-        let span: String = digest.chars().skip(48).collect();
         TurnSpan {
-            traceparent: format!("00-{}-{span}-01", trace_id(about.run_id)),
+            traceparent: TraceContext::of_run(about.run_id, about.parent).to_string(),
         }
     }
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_agent::{Servers, Status, ToolRunner, TurnOutcome};
+use agentd_base::trace::TraceContext;
 use agentd_config::Document;
 use agentd_llm::Model;
 use agentd_mcp::Outbound;
 use opentelemetry::trace::{
     SpanBuilder, SpanContext, SpanId, SpanKind, Status as SpanStatus, TraceContextExt as _, TraceFlags,
-    TraceId, Tracer as _, TracerProvider as _,
+    TraceId, TraceState, Tracer as _, TracerProvider as _,
 };
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::Resource;
@@ -19,7 +20,7 @@ use opentelemetry_sdk::trace::{
 };
 
 use super::traced::{TracedModel, TracedServers, TracedTools};
-use super::{About, export, trace_id};
+use super::{About, export};
 
 /// The processor's own clock, which we do not need: a turn's end is what sends.
 const NEVER: Duration = Duration::from_secs(86_400);
@@ -80,8 +81,7 @@ impl Traces {
                     .build()
             })
             .tracer("agentd");
-        let trace = TraceId::from_hex(&trace_id(about.run_id)).unwrap_or(TraceId::INVALID);
-        RUN.set(Some(trace));
+        RUN.set(Some(TraceContext::of_run(about.run_id, about.parent)));
         let span = tracer.build_with_context(
             SpanBuilder::from_name(format!("invoke_agent {}", about.agent))
                 .with_kind(SpanKind::Internal)
@@ -92,7 +92,7 @@ impl Traces {
                     KeyValue::new("gen_ai.request.model", about.model.to_owned()),
                     KeyValue::new("run.id", about.run_id.to_owned()),
                 ]),
-            &Context::new(),
+            &about.parent.map_or_else(Context::new, remote),
         );
         RUN.set(None);
         TurnSpan {
@@ -194,6 +194,15 @@ impl TurnSpan {
     }
 }
 
+/// Under what another process does.
+fn remote(parent: TraceContext) -> Context {
+    let (trace, span) = parent.ids();
+    let flags = TraceFlags::default().with_sampled(parent.is_sampled());
+    let (trace, span) = (TraceId::from(trace), SpanId::from(span));
+    let parent = SpanContext::new(trace, span, flags, true, TraceState::default());
+    Context::new().with_remote_span_context(parent)
+}
+
 pub(super) fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -208,23 +217,22 @@ pub(super) fn traceparent(context: &SpanContext) -> String {
 }
 
 thread_local! {
-    /// The trace of the root span that is being made on this thread.
-    static RUN: Cell<Option<TraceId>> = const { Cell::new(None) };
+    /// The place in its trace of the turn whose span is being made on this thread.
+    static RUN: Cell<Option<TraceContext>> = const { Cell::new(None) };
 }
 
-/// Random ids, but for the trace of a run.
+/// Random ids, but for the turn's, which its supervisor knows too.
 #[derive(Debug)]
 struct RunIds(RandomIdGenerator);
 
 impl IdGenerator for RunIds {
     fn new_trace_id(&self) -> TraceId {
-        match RUN.get() {
-            Some(id) if id != TraceId::INVALID => id,
-            _ => self.0.new_trace_id(),
-        }
+        RUN.get()
+            .map_or_else(|| self.0.new_trace_id(), |run| TraceId::from(run.ids().0))
     }
 
     fn new_span_id(&self) -> SpanId {
-        self.0.new_span_id()
+        RUN.get()
+            .map_or_else(|| self.0.new_span_id(), |run| SpanId::from(run.ids().1))
     }
 }

@@ -20,6 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::asking::Asker;
 use super::frame::{Configure, FromWorker, IdentityMaterial, ToWorker, Turn};
@@ -239,6 +240,8 @@ impl Child {
             let _ = self.frames.send(FromWorker::Done(Box::new(result))).await;
             return Ok(true);
         };
+        // A worker is of one conversation, or of one subagent.
+        self.level.name(&turn.origin.agent_id, &turn.origin.agent_path);
         if let Err(error) = turn.confine.apply() {
             let reason = format!("the limits of its process could not be set: {error}");
             let result = fault(&turn.run_id, reason);
@@ -256,9 +259,11 @@ impl Child {
         let identity = &mut self.outbound.identity;
         let asker = self.asker.clone();
         let _asking = asker.turn(&run_id);
+        let span = turn.origin.span(&run_id);
         let running = self
             .workshop
-            .run(turn, &configure, &outbound, &self.frames, &cancel);
+            .run(turn, &configure, &outbound, &self.frames, &cancel)
+            .instrument(span);
         tokio::pin!(running);
         loop {
             tokio::select! {

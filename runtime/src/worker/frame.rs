@@ -10,6 +10,7 @@ use serde_json::Value;
 use zeroize::Zeroize;
 
 use super::confine::Confine;
+use crate::origin::Origin;
 
 /// From the supervisor to the worker.
 #[derive(Debug, Serialize, Deserialize)]
@@ -112,6 +113,8 @@ pub struct Turn {
     pub run_id: String,
     /// The agent's name, for `_meta` of tool calls.
     pub instance: String,
+    /// Whose the turn is, and what it is part of.
+    pub origin: Origin,
     /// The conversation so far; `null` when it begins.
     pub transcript: Value,
     /// What the caller says.

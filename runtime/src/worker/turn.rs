@@ -115,6 +115,7 @@ impl Workshop {
         let run_id = turn.run_id.clone();
         let span = traces.turn(About {
             run_id: &run_id,
+            parent: turn.origin.parent,
             agent: &turn.instance,
             provider: provider(document.intelligence.dialect),
             model: document.intelligence.model.as_deref().unwrap_or_default(),

@@ -69,7 +69,53 @@ pub fn fault(line: &Value) -> Option<String> {
         "error" | "run.id" | "duration_ms" => true,
         _ => value.is_object() || value.is_array(),
     });
-    wrong.map(|(name, _)| format!("{name}: {line}"))
+    wrong
+        .map(|(name, _)| *name)
+        .or_else(|| missing(line))
+        .map(|name| format!("{name}: {line}"))
+}
+
+/// Written where no more than the run's id is known: before its record was read, and where that could not be.
+const BY_ID: [&str; 5] = [
+    "a2a.cancel",
+    "restore.task.corrupt",
+    "store.get.fail",
+    "store.put.fail",
+    "turn.failed",
+];
+
+/// A member that a line has to have beside those that it has, or to have otherwise.
+fn missing(line: &Value) -> Option<&'static str> {
+    let text = |name: &str| line[name].as_str();
+    let (id, path) = (text("agent_id"), text("agent_path"));
+    if id.is_some() != path.is_some() || id.zip(path).is_some_and(|(id, path)| !path.ends_with(id)) {
+        return Some("agent_path");
+    }
+    let (trace, span, parent) = (text("trace_id"), text("span_id"), text("parent_span_id"));
+    let is_placed = trace.is_some() && span.is_some() && text("run_id").is_some() && id.is_some();
+    let is_loose = trace.is_none() && span.is_none() && parent.is_none();
+    if !is_placed && !is_loose {
+        return Some("trace_id, span_id, run_id, agent_id");
+    }
+    if text("run_id").is_some() && !is_placed && !BY_ID.contains(&text("event").unwrap_or_default()) {
+        return Some("trace_id");
+    }
+    (parent.is_some() && parent == span).then_some("parent_span_id")
+}
+
+/// The lines of a process that knew whose it is, and did not say so.
+fn nameless(lines: &[Value]) -> Vec<String> {
+    let mut named = BTreeSet::new();
+    let mut faults = Vec::new();
+    for line in lines {
+        let process = line["pid"].as_u64();
+        if line["agent_id"].is_string() {
+            named.insert(process);
+        } else if named.contains(&process) {
+            faults.push(format!("agent_id: {line}"));
+        }
+    }
+    faults
 }
 
 impl Drop for Agentd {
@@ -78,7 +124,9 @@ impl Drop for Agentd {
         if std::thread::panicking() {
             return;
         }
-        let faults: Vec<String> = self.lines.lock().unwrap().iter().filter_map(fault).collect();
+        let lines = self.lines.lock().unwrap();
+        let mut faults: Vec<String> = lines.iter().filter_map(fault).collect();
+        faults.extend(nameless(&lines));
         assert!(faults.is_empty(), "{faults:#?}");
     }
 }
@@ -161,7 +209,8 @@ fn the_table_has_every_event_of_the_sources_and_no_other() {
 fn a_line_that_is_not_of_the_schema_is_noticed() {
     let line = serde_json::json!({
         "ts": "2026-12-01T10:00:00.000Z", "level": "info", "event": "turn.start", "comp": "supervisor", "pid": 7,
-        "run_id": "r", "trace_id": "0123456789abcdef0123456789abcdef",
+        "run_id": "r", "trace_id": "0123456789abcdef0123456789abcdef", "span_id": "0123456789abcdef",
+        "parent_span_id": "1123456789abcdef", "agent_id": "s", "agent_path": "a/s",
     });
     assert_eq!(fault(&line), None);
     for (member, value) in [
@@ -171,6 +220,11 @@ fn a_line_that_is_not_of_the_schema_is_noticed() {
         ("comp", "mcp".into()),
         ("pid", Value::Null),
         ("trace_id", "0".into()),
+        ("trace_id", Value::Null),
+        ("span_id", "1123456789abcdef".into()),
+        ("run_id", Value::Null),
+        ("agent_id", "t".into()),
+        ("agent_path", Value::Null),
         ("error", "e".into()),
         ("dur_ms", "3".into()),
         ("steps", serde_json::json!([1])),
@@ -180,4 +234,8 @@ fn a_line_that_is_not_of_the_schema_is_noticed() {
         assert!(fault(&other).is_some(), "{other}");
     }
     assert!(fault(&"thread panicked".into()).is_some());
+    let mut nobodys = line.clone();
+    nobodys.as_object_mut().unwrap().remove("agent_id");
+    assert_eq!(nameless(&[nobodys.clone(), line.clone()]), Vec::<String>::new());
+    assert_eq!(nameless(&[line, nobodys]).len(), 1);
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agentd::origin::Origin;
 use agentd::reload::Settings;
 use agentd::supervisor::asking::{Asked, Human};
 use agentd::supervisor::turns::{TurnEnd, TurnInput, TurnRunner};
@@ -92,6 +93,7 @@ impl World {
             transcript: Value::Null,
             hops: 0,
             charge: None,
+            origin: Origin::agent("a", None),
             listener: None,
             text: r#"calls [["ask", {}]]"#.into(),
         };

@@ -61,5 +61,6 @@ mod streamed;
 mod subagents;
 mod through_bridge;
 mod tools;
+mod traced;
 mod tree;
 mod world;

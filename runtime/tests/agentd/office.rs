@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agentd::origin::Origin;
 use agentd::reload::Settings;
 use agentd::supervisor::office::{Caller, Spent};
 use agentd::supervisor::turns::{TurnEnd, TurnInput, TurnRunner};
@@ -47,6 +48,7 @@ impl World {
             text: format!("calls {calls}"),
             hops: 0,
             charge: None,
+            origin: Origin::agent("a", None),
             listener: None,
         };
         match tokio::time::timeout(PATIENCE, self.runner.run(input, stop))
@@ -81,6 +83,7 @@ impl World {
             held: Held::All,
             depth: 0,
             hops: 0,
+            origin: Origin::agent("a", None),
             until: tokio::time::Instant::now() + PATIENCE,
             spent: Spent::new(limits, None),
         };
@@ -136,6 +139,7 @@ async fn m2_a_turn_that_is_cancelled_takes_its_subagents_with_it_but_not_those_t
             text: format!("calls {calls}"),
             hops: 0,
             charge: None,
+            origin: Origin::agent("a", None),
             listener: None,
         };
         let (end, ()) = tokio::time::timeout(PATIENCE, async {
@@ -308,6 +312,7 @@ async fn m2_a_subagent_that_nobody_waits_for_any_more_does_not_begin() {
         held: Held::All,
         depth: 0,
         hops: 0,
+        origin: Origin::agent("a", None),
         until: tokio::time::Instant::now() + PATIENCE,
         spent: Spent::new(
             TurnLimits {

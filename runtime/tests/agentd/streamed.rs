@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use agentd::origin::Origin;
 use agentd::supervisor::turns::{Listener, TurnEnd, TurnInput};
 use agentd_agent::Status;
 use agentd_state::Retention;
@@ -101,6 +102,7 @@ async fn an_answer_is_heard_while_it_is_written() {
         text: "hello".into(),
         hops: 0,
         charge: None,
+        origin: Origin::agent("a", None),
         listener: Some(ear.clone()),
     };
     let stop = CancellationToken::new();

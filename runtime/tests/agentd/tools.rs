@@ -133,12 +133,7 @@ async fn m25_what_servers_say_and_list_stands_in_the_prompt_and_can_be_read() {
     // m20: reads carry who asks, each with a key of its own.
     let reads = rich.requests("resources/read");
     assert_eq!(reads.len(), 3);
-    let run_id = &ran.events("turn.start")[0]["run.id"];
-    let run_id = if run_id.is_null() {
-        &ran.events("turn.start")[0]["run_id"]
-    } else {
-        run_id
-    };
+    let run_id = &ran.events("turn.start")[0]["run_id"];
     for read in &reads {
         let meta = &read["params"]["_meta"];
         assert_eq!(&meta["agent/run_id"], run_id, "{read}");

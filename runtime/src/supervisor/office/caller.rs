@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use agentd_agent::request::{Mode, SubagentLimits};
 use agentd_agent::{Held, Holder, TurnLimits};
+use agentd_base::trace::TraceContext;
 use agentd_config::document::RunLimits;
 use tokio::time::Instant;
 
 use super::Spent;
+use crate::origin::Origin;
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -29,6 +31,8 @@ pub struct Caller {
     pub depth: u32,
     /// Messages of turns that led to this one.
     pub hops: u32,
+    /// Whose it is, and what it is part of.
+    pub origin: Origin,
     /// When its time is up.
     pub until: Instant,
     /// What it may use up, and what it and its subagents used so far.
@@ -36,6 +40,20 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Its place in its trace.
+    pub fn trace(&self) -> TraceContext {
+        TraceContext::of_run(&self.run_id, self.origin.parent)
+    }
+
+    /// A subagent that it begins.
+    pub fn subagent(&self, handle: &str) -> Origin {
+        Origin {
+            agent_id: handle.to_owned(),
+            agent_path: format!("{}/{handle}", self.origin.agent_path),
+            parent: Some(self.trace()),
+        }
+    }
+
     /// The limits of a subagent: what was asked for, within what the caller has left. One that goes on without its
     /// caller has a turn's limits.
     ///
@@ -87,6 +105,7 @@ mod tests {
             held: Held::All,
             depth: 0,
             hops: 0,
+            origin: Origin::agent("a", None),
             until: Instant::now() + Duration::from_secs(60),
             spent: Spent::new(
                 TurnLimits {

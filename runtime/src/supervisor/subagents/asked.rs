@@ -46,6 +46,7 @@ impl Office {
             text: send.message,
             limits,
             above,
+            trace: caller.trace(),
             answer,
         };
         // Another may be on its way to it, which is seen only here.

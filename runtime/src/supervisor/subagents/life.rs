@@ -15,10 +15,12 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::kept::conversation_of;
 use super::record::{Record, State};
 use super::{Live, Message, Place, lock};
+use crate::origin::Origin;
 use crate::supervisor::office::{Caller, Office};
 use crate::supervisor::refusals::{Refusals, of_record};
 use crate::supervisor::turns::{Charge, TurnEnd, TurnInput};
@@ -32,6 +34,8 @@ const MESSAGES: usize = 1;
 struct Life {
     caller: Arc<Caller>,
     handle: String,
+    /// Whose its turns are, and what the next is part of.
+    origin: Origin,
     charge: Charge,
     record: watch::Sender<Record>,
     cancel: CancellationToken,
@@ -65,6 +69,7 @@ impl Office {
         let live = Live {
             root: caller.root.clone(),
             run_id: caller.run_id.clone(),
+            origin: caller.origin.clone(),
             record: record.clone(),
             cancel: cancel.clone(),
             messages: Some(messages),
@@ -72,6 +77,7 @@ impl Office {
         };
         let life = Life {
             caller: caller.clone(),
+            origin: caller.subagent(&handle),
             handle,
             charge,
             record,
@@ -80,7 +86,7 @@ impl Office {
             place,
         };
         let office = self.clone();
-        self.subagents.running.spawn(async move {
+        let lifelong = async move {
             if let Err(error) = office.store.write(first).await {
                 let _ = begun.send(Err(error));
                 return;
@@ -96,7 +102,9 @@ impl Office {
             let mut record = life.record.borrow().clone();
             record.end(Status::Cancelled, office.clock.now());
             office.end(life, record).await;
-        });
+        };
+        let span = caller.origin.span(&caller.run_id);
+        self.subagents.running.spawn(lifelong.instrument(span));
         beginning
     }
 
@@ -136,6 +144,7 @@ impl Office {
                         text,
                         hops: life.caller.hops,
                         charge: Some(life.charge.clone()),
+                        origin: life.origin.clone(),
                         listener: None,
                     };
                     runner.run(input, &life.cancel).await
@@ -185,6 +194,7 @@ impl Office {
             answer = Some(next.answer);
             life.charge.limits = next.limits;
             life.charge.above = Some(next.above);
+            life.origin.parent = Some(next.trace);
             run_id = self.ids.next();
         }
     }

@@ -16,6 +16,7 @@ use agentd_agent::request::{Mode, Said, SubagentRun};
 use agentd_agent::{Reply, TurnLimits};
 use agentd_base::rate::Rate;
 use agentd_base::text::{CONTENT, content};
+use agentd_base::trace::TraceContext;
 use agentd_config::{Document, trifecta};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -30,6 +31,7 @@ use super::office::{Caller, Office, Spent, contracts};
 use super::settings::current;
 use super::turns::Charge;
 use crate::audit::Audit;
+use crate::origin::Origin;
 use crate::trifecta::ALLOWED;
 use crate::worker::confine::Confine;
 
@@ -55,8 +57,9 @@ pub struct Subagents {
 struct Live {
     /// The conversation at the root.
     root: String,
-    /// The run that began it.
+    /// The run that began it, and whose that is.
     run_id: String,
+    origin: Origin,
     record: watch::Sender<Record>,
     cancel: CancellationToken,
     /// None once it takes no more.
@@ -71,6 +74,8 @@ struct Message {
     /// What its sender has left, of what the subagent may use up with it.
     limits: TurnLimits,
     above: Arc<Spent>,
+    /// Its sender's turn.
+    trace: TraceContext,
     answer: oneshot::Sender<Value>,
 }
 
@@ -211,7 +216,7 @@ impl Office {
                 target: &three.to_string(),
                 outcome: "ok",
                 request_id: &caller.run_id,
-                trace: "",
+                trace: &caller.trace().to_string(),
                 dur_ms: None,
             }
             .write();
@@ -234,11 +239,9 @@ impl Office {
     /// Ends a warm one that only waited: others need its place.
     fn give_up(&self, handle: &str) {
         if let Some(one) = lock(&self.subagents.live).get(handle) {
-            tracing::info!(
-                event = "subagent.given_up",
-                run.id = one.run_id,
-                subagent = handle
-            );
+            one.origin.span(&one.run_id).in_scope(|| {
+                tracing::info!(event = "subagent.given_up", subagent = handle);
+            });
             one.cancel.cancel();
         }
     }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::asking::unasked;
 use super::feed::{Feed, answer_id};
 use super::{Durability, Tasks, lock};
+use crate::origin::Origin;
 use crate::supervisor::lanes::Entry;
 use crate::supervisor::last_run::last_run;
 use crate::supervisor::record::{canceled, cut_short, ended, failed, text_of};
@@ -112,6 +113,7 @@ impl Tasks {
             text,
             hops,
             charge: None,
+            origin: Origin::agent(&self.runner.instance, None),
             listener: Some(feed.clone()),
         };
         let began_at = self.clock.now();

@@ -432,6 +432,7 @@ async fn m2_two_changes_of_one_plan_at_the_same_time_both_stand() {
         held: Held::All,
         depth: 0,
         hops: 0,
+        origin: crate::origin::Origin::agent("a", None),
         until: tokio::time::Instant::now() + limits.deadline,
         spent: office::Spent::new(limits, None),
     });
