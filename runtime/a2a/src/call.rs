@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use agentd_base::trace::TraceContext;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method as Verb, Response, StatusCode, header};
@@ -132,7 +133,10 @@ where
         ));
     }
     let span = tracing::info_span!("a2a", peer.spiffe_id = caller.key(), operation = operation.name());
-    let begun = begin(app, caller, operation, params).instrument(span).await;
+    let trace = within(&head.headers);
+    let begun = begin(app, caller, operation, params, trace)
+        .instrument(span)
+        .await;
     Ok(match begun {
         Ok(asked) => Ok((binding, asked)),
         Err(fault) => Err(Unmet { binding, fault }),
@@ -244,8 +248,24 @@ fn object(bytes: &[u8]) -> Result<Map<String, Value>, Fault> {
     }
 }
 
+/// What the caller says that its call is part of. What is no `traceparent`, and more than one, is none: a call is not
+/// refused for it.
+fn within(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut said = headers.get_all("traceparent").iter();
+    match (said.next(), said.next()) {
+        (Some(only), None) => only.to_str().ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
 /// Does what is asked for.
-async fn begin(app: &App, caller: &Caller, operation: Operation, mut params: Value) -> Result<Asked, Fault> {
+async fn begin(
+    app: &App,
+    caller: &Caller,
+    operation: Operation,
+    mut params: Value,
+    trace: Option<TraceContext>,
+) -> Result<Asked, Fault> {
     proto::json_names(&mut params);
     let wanted = |task_id, wait, history| {
         Asked::Task(Wanted {
@@ -257,7 +277,8 @@ async fn begin(app: &App, caller: &Caller, operation: Operation, mut params: Val
     };
     match operation {
         Operation::SendMessage | Operation::SendStreamingMessage => {
-            let message::Parsed { request, history } = message::send(params)?;
+            let message::Parsed { mut request, history } = message::send(params)?;
+            request.trace = trace;
             tracing::info!(event = "a2a.message", message.id = request.message_id);
             let wait = !request.return_immediately;
             let (service, sender) = (app.service.clone(), caller.clone());

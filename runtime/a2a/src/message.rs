@@ -64,6 +64,7 @@ pub(crate) fn send(params: Value) -> Result<Parsed<SendMessage>, Fault> {
             task_id: message.task_id.filter(|id| !id.is_empty()),
             parts: message.parts,
             return_immediately,
+            trace: None,
         },
         history,
     })
@@ -257,6 +258,7 @@ mod tests {
                         Part::data(json!({ "a": 1 })).with_media_type("application/json"),
                     ],
                     return_immediately: true,
+                    trace: None,
                 },
                 history: Some(0),
             }

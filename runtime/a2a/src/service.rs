@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use agentd_base::class::{Class, Classified};
+use agentd_base::trace::TraceContext;
 use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::broadcast;
@@ -25,6 +26,8 @@ pub struct SendMessage {
     pub parts: Vec<Part>,
     /// True: answer as soon as the task is stored. False: answer when it has ended, or waits for somebody.
     pub return_immediately: bool,
+    /// What it is part of, by its caller's `traceparent`.
+    pub trace: Option<TraceContext>,
 }
 
 impl SendMessage {
@@ -191,6 +194,7 @@ mod tests {
             task_id: None,
             parts: vec![part],
             return_immediately: id == "b",
+            trace: None,
         };
         let data = |text: &str| Part::data(serde_json::from_str(text).unwrap());
         let digest = message("a", Some("c"), data(r#"{"x":1,"y":{"a":1,"b":2}}"#)).digest();

@@ -1,6 +1,7 @@
 //! One task and out: the answer on stdout, everything else on stderr, the way it ended in the exit code.
 
 use agentd_base::class::exit;
+use agentd_base::trace::TraceContext;
 use tokio_util::sync::CancellationToken;
 
 use super::turns::{TurnEnd, TurnInput};
@@ -44,7 +45,7 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
         text,
         hops: 0,
         charge: None,
-        origin: Origin::agent(&foundation.runner.instance, None),
+        origin: Origin::agent(&foundation.runner.instance, within()),
         listener: None,
     };
     let turn = foundation.runner.run(input, &stop);
@@ -82,6 +83,11 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
     };
     foundation.servers.close().await;
     Ok(code)
+}
+
+/// What whoever started the process says that it is part of; what is no `traceparent` is none.
+fn within() -> Option<TraceContext> {
+    std::env::var("TRACEPARENT").ok()?.parse().ok()
 }
 
 async fn ended(signals: &mut Signals) {

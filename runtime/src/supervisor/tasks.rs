@@ -22,6 +22,7 @@ use agentd_base::clock::SharedClock;
 use agentd_base::id::SharedIds;
 use agentd_base::readiness::Readiness;
 use agentd_base::report::LastRun;
+use agentd_base::trace::TraceContext;
 use agentd_state::store::size;
 use agentd_state::{OpenTask, Store, StoreError, Task, TaskState, Write, conversation_key};
 use tokio::sync::{OnceCell, broadcast, watch};
@@ -270,7 +271,7 @@ impl Tasks {
             digest: digest.clone(),
         };
         let id = entry.id.clone();
-        let origin = Origin::agent(&self.runner.instance, None);
+        let origin = Origin::agent(&self.runner.instance, task.trace);
         let tasks = self.clone();
         // Whoever asks may be gone at any moment, a turn with its worker. What is being stored then is stored, and is to
         // be done.
@@ -299,7 +300,8 @@ impl Tasks {
         }
     }
 
-    /// A message that a turn sends into a conversation of its principal, with how many led to it; the id of the task.
+    /// A message that a turn sends into a conversation of its principal, with how many led to it and the turn's place in
+    /// its trace; the id of the task.
     pub(super) async fn deliver(
         self: &Arc<Self>,
         owner: &str,
@@ -307,6 +309,7 @@ impl Tasks {
         message_id: String,
         text: String,
         hops: u32,
+        trace: TraceContext,
     ) -> Result<String, ServiceError> {
         let request = SendMessage {
             message_id,
@@ -314,6 +317,7 @@ impl Tasks {
             task_id: None,
             parts: vec![wire::Part::text(text)],
             return_immediately: true,
+            trace: Some(trace),
         };
         self.take_in(owner, request, hops).await
     }

@@ -1,6 +1,7 @@
 //! The records: conversations, their transcripts, and A2A tasks. Bodies that belong to another crate (a transcript's
 //! blocks, an A2A message) are kept as JSON documents and typed where they are used.
 
+use agentd_base::trace::TraceContext;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -140,6 +141,9 @@ pub struct Task {
     /// How many messages of turns of this agent led to one another before this one; of a caller's message none.
     #[serde(default, skip_serializing_if = "is_none")]
     pub hops: u32,
+    /// What it is part of: a call of another agent, or a turn of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
 }
 
 fn is_none(hops: &u32) -> bool {

@@ -69,12 +69,24 @@ impl Caller {
     }
 
     pub async fn call(&self, method: &str, params: Value) -> Result<Value, NetError> {
+        self.call_with(&[], method, params).await
+    }
+
+    /// As [`Self::call`], with more headers.
+    pub async fn call_with(
+        &self,
+        headers: &[(&str, &str)],
+        method: &str,
+        params: Value,
+    ) -> Result<Value, NetError> {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        let request = http::Request::post("/")
+        let mut request = http::Request::post("/")
             .header("content-type", "application/json")
-            .header("a2a-version", "1.0")
-            .body(Bytes::from(body.to_string()))
-            .unwrap();
+            .header("a2a-version", "1.0");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Bytes::from(body.to_string())).unwrap();
         let response = self.0.send(request).await?;
         Ok(serde_json::from_slice(&response.body.bytes().await?).unwrap())
     }

@@ -69,10 +69,9 @@ pub fn fault(line: &Value) -> Option<String> {
         "error" | "run.id" | "duration_ms" => true,
         _ => value.is_object() || value.is_array(),
     });
-    wrong
-        .map(|(name, _)| *name)
-        .or_else(|| missing(line))
-        .map(|name| format!("{name}: {line}"))
+    let wrong = wrong.map(|(name, _)| name.as_str());
+    let wrong = wrong.or_else(|| missing(line));
+    wrong.map(|name| format!("{name}: {line}"))
 }
 
 /// Written where no more than the run's id is known: before its record was read, and where that could not be.

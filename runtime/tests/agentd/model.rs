@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use axum::{Json, Router};
@@ -26,6 +26,7 @@ pub struct Model {
 
 struct Script {
     requests: Mutex<Vec<Value>>,
+    traces: Mutex<Vec<String>>,
     holding: mpsc::UnboundedSender<String>,
     release: Semaphore,
     status: Mutex<StatusCode>,
@@ -41,6 +42,7 @@ impl Model {
         let (holding, held) = mpsc::unbounded_channel();
         let script = Arc::new(Script {
             requests: Mutex::default(),
+            traces: Mutex::default(),
             holding,
             release: Semaphore::new(0),
             status: Mutex::new(StatusCode::OK),
@@ -74,6 +76,11 @@ impl Model {
     /// From now on every request is answered so.
     pub fn answer_with(&self, status: StatusCode) {
         *self.script.status.lock().unwrap() = status;
+    }
+
+    /// What each request so far said that it is part of.
+    pub fn traces(&self) -> Vec<String> {
+        self.script.traces.lock().unwrap().clone()
     }
 
     /// Every request so far.
@@ -120,7 +127,15 @@ pub fn tool_results(request: &Value) -> Vec<&str> {
         .collect()
 }
 
-async fn complete(State(script): State<Arc<Script>>, Json(request): Json<Value>) -> Response {
+async fn complete(
+    State(script): State<Arc<Script>>,
+    headers: HeaderMap,
+    Json(request): Json<Value>,
+) -> Response {
+    if let Some(trace) = headers.get("traceparent") {
+        let trace = trace.to_str().unwrap().to_owned();
+        script.traces.lock().unwrap().push(trace);
+    }
     script.requests.lock().unwrap().push(request.clone());
     let status = *script.status.lock().unwrap();
     if status != StatusCode::OK {

@@ -83,3 +83,85 @@ async fn one_trace_leads_through_supervisor_worker_subagent_and_tool_calls() {
     let traces: Vec<&str> = at_server.map(|line| line["trace"].as_str().unwrap()).collect();
     assert_eq!(traces, told);
 }
+
+const GIVEN: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_is_a_part_of_its_caller_s_trace_where_that_is_one() {
+    let world = World::new().await;
+    let (agentd, caller) = world.start(json!({})).await;
+    let send = async |id: &str, traces: &[&str]| {
+        let headers: Vec<_> = traces.iter().map(|trace| ("traceparent", *trace)).collect();
+        let message = json!({ "messageId": id, "role": "ROLE_USER", "parts": [{ "text": "echo x" }] });
+        let told = caller.call_with(&headers, "SendMessage", json!({ "message": message }));
+        let told = told.await.unwrap();
+        assert_eq!(
+            told["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED",
+            "{told}"
+        );
+        let run_id = told["result"]["task"]["id"].as_str().unwrap().to_owned();
+        let lines = of_run(&agentd, &run_id);
+        assert!(lines.iter().any(|line| line["event"] == "inbox.accepted"));
+        let [_, _, trace, _, parent] = place(&lines[0]);
+        assert!(lines.iter().all(|line| line["trace_id"] == trace), "{lines:#?}");
+        (run_id.replace('-', ""), trace.to_owned(), parent.to_owned())
+    };
+    let unsampled = GIVEN.replace("-01", "-00");
+    for (id, given) in [("m1", GIVEN), ("m2", unsampled.as_str())] {
+        let (_, trace, parent) = send(id, &[given]).await;
+        assert_eq!([trace.as_str(), parent.as_str()], [&given[3..35], &given[36..52]]);
+    }
+    // Whatever else a caller writes there costs it nothing, and leads nowhere.
+    let endless = format!("cc{}-{}", &GIVEN[2..], "x".repeat(4000));
+    let capitals = GIVEN.to_uppercase();
+    let others: [&[&str]; 5] = [&[], &["yesterday"], &[&endless], &[&capitals], &[GIVEN, GIVEN]];
+    for (at, given) in others.into_iter().enumerate() {
+        let (own, trace, parent) = send(&format!("n{at}"), given).await;
+        assert_eq!((trace, parent.as_str()), (own, ""), "{given:?}");
+    }
+    // Models and servers are told of the same trace, and whether anybody keeps it.
+    let calls = world.fs.requests("tools/call");
+    let calls: Vec<&str> = calls
+        .iter()
+        .map(|call| call["params"]["_meta"]["traceparent"].as_str().unwrap())
+        .collect();
+    for told in [
+        calls,
+        world
+            .model
+            .traces()
+            .iter()
+            .step_by(2)
+            .map(String::as_str)
+            .collect(),
+    ] {
+        assert_eq!(told.len(), 7);
+        assert!(
+            told[0].starts_with(&GIVEN[..36]) && told[0].ends_with("-01"),
+            "{told:?}"
+        );
+        assert!(
+            told[1].starts_with(&GIVEN[..36]) && told[1].ends_with("-00"),
+            "{told:?}"
+        );
+        assert!(
+            !told[2..].iter().any(|told| told.starts_with(&GIVEN[..36])),
+            "{told:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_task_is_a_part_of_what_started_the_process() {
+    let world = World::new().await;
+    for (given, is_taken) in [(GIVEN, true), ("yesterday", false)] {
+        let url = world.model.url();
+        let arguments = ["--prompt", "hi", "--model", "scripted", "--intelligence", &url];
+        let agentd = Agentd::start(&arguments, &[("TRACEPARENT", given)], world.folder.path());
+        let (status, _, lines) = agentd.end().await;
+        assert_eq!(status.code(), Some(0), "{lines:#?}");
+        let done = lines.iter().find(|line| line["event"] == "turn.done").unwrap();
+        assert_eq!(done["trace_id"] == GIVEN[3..35], is_taken, "{done}");
+        assert_eq!(done["parent_span_id"] == GIVEN[36..52], is_taken, "{done}");
+    }
+}

@@ -48,7 +48,8 @@ pub(super) async fn send(tasks: Option<Arc<Tasks>>, caller: &Caller, id: String,
         }
         waits => waits,
     };
-    let task = match tasks.deliver(&caller.owner, context, id, said, depth).await {
+    let delivered = tasks.deliver(&caller.owner, context, id, said, depth, caller.trace());
+    let task = match delivered.await {
         Ok(task) => task,
         Err(error) => return Reply::Refused(error.to_string()),
     };

@@ -9,6 +9,7 @@ use agentd_state::{Message, Role, StoreError, Task, TaskState, Write};
 
 use super::asking::{TASK_BYTES, unasked};
 use super::{Tasks, away, lock, unavailable};
+use crate::origin::Origin;
 use crate::supervisor::question;
 
 impl Tasks {
@@ -63,11 +64,10 @@ impl Tasks {
             }
             Err(error) => return Err(unavailable(&error)),
         }
-        tracing::info!(
-            event = "inbox.accepted",
-            run.id = task.id,
-            principal = caller.key()
-        );
+        let origin = Origin::agent(&self.runner.instance, task.trace);
+        origin.span(&task.id).in_scope(|| {
+            tracing::info!(event = "inbox.accepted", principal = caller.key());
+        });
         feed.publish(&task);
         record.task = Some(task);
         if let Some(open) = record.open.take() {

@@ -9,6 +9,7 @@ use agentd_state::store::size;
 use agentd_state::{Task, TaskState, Write};
 use async_trait::async_trait;
 use tokio::sync::oneshot;
+use tracing::Instrument as _;
 
 use super::feed::Feed;
 use super::lane::Persisted;
@@ -60,9 +61,10 @@ impl Human for Callers {
         let (sender, answer) = oneshot::channel();
         let (asking, run_id) = (tasks.clone(), asked.run_id);
         // Whoever asks may be gone at any moment: what was begun is done to its end.
-        tasks.running.spawn(async move {
+        let holding = async move {
             asking.hold(&feed, &run_id, asked.question, sender).await;
-        });
+        };
+        tasks.running.spawn(holding.in_current_span());
         drop(tasks);
         answer.await.unwrap_or(Answer::Cancel)
     }

@@ -189,6 +189,7 @@ mod tests {
             asked: None,
             history: Vec::new(),
             hops: 0,
+            trace: None,
             artifacts: answer.map(parts).into_iter().collect(),
         }
     }

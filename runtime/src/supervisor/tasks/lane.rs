@@ -99,6 +99,7 @@ impl Tasks {
         *begun = true;
         drop(begun);
         let (text, owner, hops) = (text_of(&working), working.owner.clone(), working.hops);
+        let origin = Origin::agent(&self.runner.instance, working.trace);
         // It may ask, and whoever answers writes the record too.
         feed.record.lock().await.task = Some(working);
         let (transcript, began) = match before {
@@ -113,7 +114,7 @@ impl Tasks {
             text,
             hops,
             charge: None,
-            origin: Origin::agent(&self.runner.instance, None),
+            origin,
             listener: Some(feed.clone()),
         };
         let began_at = self.clock.now();

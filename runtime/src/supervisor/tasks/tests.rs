@@ -227,6 +227,7 @@ fn message(id: &str, context: &str, text: &str) -> SendMessage {
         task_id: None,
         parts: vec![wire::Part::text(text)],
         return_immediately: true,
+        trace: None,
     }
 }
 
@@ -411,8 +412,13 @@ async fn m2_what_a_caller_calls_its_message_says_nothing_of_what_led_to_it() {
     let world = world(Trouble::Nothing);
     let theirs = world.send("agentd/4294967295/x", "hi").await.unwrap();
     assert_eq!(world.task(&theirs).await.hops, 0);
-    let ours = world.tasks.deliver(ALICE, None, "m".into(), "hi".into(), 3).await;
-    assert_eq!(world.task(&ours.unwrap()).await.hops, 3);
+    let trace = agentd_base::trace::TraceContext::of_run("r", None);
+    let ours = world
+        .tasks
+        .deliver(ALICE, None, "m".into(), "hi".into(), 3, trace)
+        .await;
+    let ours = world.task(&ours.unwrap()).await;
+    assert_eq!((ours.hops, ours.trace), (3, Some(trace)));
 }
 
 #[tokio::test]

@@ -37,6 +37,7 @@ pub fn task(id: &str, state: TaskState, age: i64) -> Task {
         }],
         artifacts: vec![json!({ "artifactId": "a", "parts": [{ "text": "hello" }] })],
         hops: 2,
+        trace: Some(agentd_base::trace::TraceContext::of_run(id, None)),
     }
 }
 
