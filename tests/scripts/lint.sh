@@ -45,6 +45,8 @@ for text in sys.stdin.read().split("\n---\n"):
 
 check "formatting: cargo fmt" cargo fmt --all --check
 check "clippy, no warning (the first time 3 minutes)" cargo clippy --quiet --workspace --all-targets --locked -- -D warnings
+# Targets that say `test = false` are not among all of them.
+check "clippy of what is run by its name" cargo clippy --quiet --workspace --test '*' --locked -- -D warnings
 check "clippy of the build with traces and exec" cargo clippy --quiet -p agentd --all-targets --features otel,exec --locked -- -D warnings
 check "dependencies: cargo deny" "$tools/bin/cargo-deny" --log-level error check bans licenses sources
 check "unused dependencies: cargo machete" "$machete" --skip-target-dir .

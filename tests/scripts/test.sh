@@ -53,24 +53,24 @@ fetched() {
 unit() {
   local code=0
   fetched python npm mcp-python a2a-npm a2a-old a2a-npm-old || return 1
-  cargo test --locked --workspace --exclude agentd-tests --exclude agentd-interop --no-fail-fast || code=1
+  # Everywhere the whole workspace, though only some of it is run: a package built by itself has other features, and
+  # with them most of what it depends on is compiled once more.
+  cargo test --locked --workspace --no-fail-fast || code=1
   # What a build with traces adds.
-  cargo test --locked -p agentd --features otel --test agentd -- otel:: || code=1
+  cargo test --locked --workspace --features agentd/otel --test agentd -- otel:: || code=1
   # What a build with exec adds: its gates.
   cargo test --locked -p agentd-config --features exec --lib || code=1
-  cargo test --locked -p agentd-tests --lib || code=1
   return "$code"
 }
 interop() {
   fetched npm mcp-npm oauth mcp-python mcp-old models || return 1
-  cargo test --locked -p agentd-interop --no-fail-fast
+  cargo test --locked --workspace --no-fail-fast --test faults --test interop --test memory --test models --test rows
 }
 api_suite() {
   local code=0
   # Beside the two suites the two tests of other crates that judge against a real API server and are ignored elsewhere.
-  cargo test --locked -p agentd-crds --test api_server -- --ignored || code=1
-  cargo test --locked -p agentd-operator --test render -- --ignored || code=1
-  cargo test --locked -p agentd-tests --no-fail-fast --test 'operator_*' --test issuer || code=1
+  cargo test --locked --workspace --no-fail-fast --test api_server --test render -- --ignored || code=1
+  cargo test --locked --workspace --no-fail-fast --test 'operator_*' --test issuer || code=1
   return "$code"
 }
 e2e_suite() {
@@ -82,9 +82,9 @@ e2e_suite() {
   PYTHON=$("$SCRIPTS/peers.sh" python)/bin/python
   AGENTD_BIN=$("$SCRIPTS/build-static.sh")/agentd
   export TEST_PYTHON=$PYTHON TEST_AGENTD=$AGENTD_BIN
-  cargo test --locked -p agentd-tests --no-fail-fast --test 'e2e_*' || code=1
+  cargo test --locked --workspace --no-fail-fast --test 'e2e_*' || code=1
   # Last, since it takes everything away.
-  cargo test --locked -p agentd-tests --test uninstall || code=1
+  cargo test --locked --workspace --test uninstall || code=1
   return "$code"
 }
 # Only where both have run: the tests named by rows are in both.
