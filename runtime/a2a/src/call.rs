@@ -67,7 +67,10 @@ where
     // What was sent is not kept while the task runs: the head and the body end with this.
     let (binding, asked) = match take(app, &caller, head, body).await? {
         Ok(taken) => taken,
-        Err(Unmet { binding, fault }) if reads_events => {
+        Err(Unmet {
+            binding: binding @ Binding::JsonRpc(..),
+            fault,
+        }) if reads_events => {
             let event = Answer::whole(Bytes::from(binding.line(Err(fault))));
             return Ok(answer_of(StatusCode::OK, EVENTS, event));
         }
@@ -406,8 +409,13 @@ pub(crate) fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
 
 /// What the caller named in the header, else in the query.
 pub(crate) fn version(head: &Parts) -> Option<String> {
-    if let Some(value) = head.headers.get(wire::VERSION_HEADER) {
-        return Some(String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let named = head.headers.get_all(wire::VERSION_HEADER).iter();
+    let named: Vec<_> = named
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .collect();
+    if !named.is_empty() {
+        // Several are what a proxy makes one of, and no version.
+        return Some(named.join(", "));
     }
     url::form_urlencoded::parse(head.uri.query()?.as_bytes())
         .find(|(name, _)| name.eq_ignore_ascii_case(wire::VERSION_HEADER))

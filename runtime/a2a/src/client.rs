@@ -226,7 +226,11 @@ impl Client {
             let answer: JsonRpcResponse = parse(&accepted(response).await?)?;
             outcome(answer, &call)
         };
-        let answer = answer.await;
+        self.judged(answer.await).await
+    }
+
+    /// The same; what says that the agent is not where its card says makes that be asked for again.
+    async fn judged<T>(&self, answer: Result<T, ClientError>) -> Result<T, ClientError> {
         if let Err(error) = &answer
             && error.doubts_card()
         {
@@ -243,8 +247,11 @@ impl Client {
             tenant: line.tenant.clone(),
         };
         let (call, request) = self.request(&line, methods::SUBSCRIBE_TO_TASK, &params, events::MEDIA_TYPE)?;
-        let response = line.promptly_begun.send(request).await?;
-        events::of(response, call).await
+        let answer = async {
+            let response = line.promptly_begun.send(request).await?;
+            events::of(response, call).await
+        };
+        self.judged(answer.await).await
     }
 
     fn request<P: Serialize>(

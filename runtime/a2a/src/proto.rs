@@ -27,12 +27,15 @@ pub(crate) fn json_names(params: &mut Value) {
 
 fn rename(fields: &mut Map<String, Value>, name: &str) {
     if let Some(value) = fields.remove(name) {
-        fields.entry(json_name(name)).or_insert(value);
+        let known = fields.entry(json_name(name)).or_insert(Value::Null);
+        if known.is_null() {
+            *known = value;
+        }
     }
 }
 
 /// `history_length` to `historyLength`.
-fn json_name(name: &str) -> String {
+pub(crate) fn json_name(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_owned();
     words.fold(first, |mut all, word| {
@@ -53,7 +56,7 @@ mod tests {
     fn fields_have_their_json_names_and_what_is_the_callers_stays() {
         let mut params = json!({
             "message": {
-                "message_id": "m", "taskId": "t", "task_id": "other", "metadata": {"my_key": {"a_b": 1}},
+                "message_id": "m", "taskId": "t", "task_id": "other", "contextId": null, "context_id": "c", "metadata": {"my_key": {"a_b": 1}},
                 "parts": [{"data": {"a_b": [{"c_d": 1}]}, "media_type": "application/json"}, {"text": "a_b"}],
             },
             "configuration": {"history_length": 1, "return_immediately": true},
@@ -61,7 +64,7 @@ mod tests {
         json_names(&mut params);
         let expected = json!({
             "message": {
-                "messageId": "m", "taskId": "t", "metadata": {"my_key": {"a_b": 1}},
+                "messageId": "m", "taskId": "t", "contextId": "c", "metadata": {"my_key": {"a_b": 1}},
                 "parts": [{"data": {"a_b": [{"c_d": 1}]}, "mediaType": "application/json"}, {"text": "a_b"}],
             },
             "configuration": {"historyLength": 1, "returnImmediately": true},

@@ -3,6 +3,8 @@
 use http::Method as Verb;
 use serde_json::{Map, Value};
 
+use crate::proto;
+
 /// The media type of its bodies (1.0.1).
 pub(crate) const MEDIA_TYPE: &str = "application/a2a+json";
 /// Parameters of a query that are numbers.
@@ -97,8 +99,9 @@ fn parameters(query: &str) -> Map<String, Value> {
     };
     url::form_urlencoded::parse(query.as_bytes())
         .map(|(name, text)| {
+            let name = proto::json_name(&name);
             let value = typed(&name, &text).unwrap_or_else(|| text.into_owned().into());
-            (name.into_owned(), value)
+            (name, value)
         })
         .collect()
 }

@@ -51,6 +51,11 @@ pub(crate) fn parse(body: &[u8], version: Option<&str>) -> Result<Call, Refused>
         }
         None => return Err(refuse(JsonRpcId::Null)(Fault::request("`id` is missing"))),
     };
+    // It stands in every event of a stream.
+    if matches!(&id, JsonRpcId::String(id) if id.chars().count() > limit::ID_CHARS) {
+        let problem = format!("`id` must have at most {} characters", limit::ID_CHARS);
+        return Err(refuse(JsonRpcId::Null)(Fault::request(&problem)));
+    }
     if request.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         return Err(refuse(id)(Fault::request("`jsonrpc` must be \"2.0\"")));
     }
@@ -152,6 +157,8 @@ mod tests {
             code(r#"{"id":[],"jsonrpc":"2.0","method":"GetTask"}"#, v),
             (JsonRpcId::Null, -32600)
         );
+        let long = json!({ "id": "x".repeat(limit::ID_CHARS + 1), "jsonrpc": "2.0", "method": "GetTask" });
+        assert_eq!(code(&long.to_string(), v), (JsonRpcId::Null, -32600));
         assert_eq!(
             code(r#"{"id":1,"jsonrpc":"1.0","method":"GetTask"}"#, v),
             (JsonRpcId::Number(1), -32600)

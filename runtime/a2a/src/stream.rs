@@ -65,6 +65,7 @@ impl Stream {
         if self.send(&StreamResponse::Task(task), false).await.is_none() {
             return;
         }
+        let mut has_moved = false;
         loop {
             let event = tokio::select! {
                 () = self.events.closed() => return,
@@ -87,9 +88,10 @@ impl Stream {
             };
             let status = status_of(&event);
             // It was written before the task was read, and told after.
-            if status == Some(&shown) {
+            if !has_moved && status == Some(&shown) {
                 continue;
             }
+            has_moved |= status.is_some();
             let is_last = status.is_some_and(|status| ends(&status.state));
             if self.send(&event, is_last).await.is_none() || is_last {
                 return;

@@ -44,7 +44,7 @@ impl Written {
         self.dialect == ask.dialect
             && self.origin == ask.origin
             && self.quirks == ask.quirks
-            && Arc::ptr_eq(&self.names, &ask.names)
+            && (Arc::ptr_eq(&self.names, &ask.names) || self.names == ask.names)
     }
 }
 

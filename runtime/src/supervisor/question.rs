@@ -75,10 +75,18 @@ pub fn answer(ask: &Ask, parts: &[wire::Part]) -> Result<Answer, String> {
         return in_data(ask, data).ok_or_else(|| wanted(ask));
     }
     let texts: Vec<&str> = parts.iter().filter_map(Part::as_text).collect();
+    if texts.is_empty() {
+        return Err(wanted(ask));
+    }
     let text = texts.join("\n\n");
-    in_words(ask, &text)
-        .or_else(|| action(&text.trim().to_ascii_lowercase(), ask, Map::new()))
-        .ok_or_else(|| wanted(ask))
+    let to_do = || action(&text.trim().to_ascii_lowercase(), ask, Map::new());
+    // What the agent asks in words may have these words for an answer; to a server they are a refusal.
+    let given = if *ask == words() {
+        in_words(ask, &text).or_else(to_do)
+    } else {
+        to_do().or_else(|| in_words(ask, &text))
+    };
+    given.ok_or_else(|| wanted(ask))
 }
 
 fn in_data(ask: &Ask, mut data: Map<String, Value>) -> Option<Answer> {
@@ -171,6 +179,7 @@ mod tests {
     #[test]
     fn s13_an_answer_in_words_or_in_data_is_what_the_question_wants_or_none() {
         let colour = form(json!({ "colour": { "type": "string", "enum": ["red", "blue"] } }));
+        let free = form(json!({ "token": { "type": "string" } }));
         let two = form(json!({ "a": { "type": "integer" }, "b": { "type": "boolean" } }));
         let acts = form(json!({ "action": { "type": "string" } }));
         let url = page_of("https://x.example/");
@@ -192,6 +201,10 @@ mod tests {
                 data(json!({ "answer": "x" })),
                 accept(json!({ "answer": "x" })),
             ),
+            (&words(), data(json!("blue")), Err(())),
+            (&words(), data(json!(["blue"])), Err(())),
+            (&free, text("blue"), accept(json!({ "token": "blue" }))),
+            (&free, text("decline"), Ok(Answer::Decline)),
             (&colour, text("red"), accept(json!({ "colour": "red" }))),
             (
                 &colour,

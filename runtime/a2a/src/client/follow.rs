@@ -171,17 +171,18 @@ impl Follow {
         }
         match event {
             StreamResponse::Task(task) => return self.task(task),
+            // Pieces may have been missed: the task says all of it, and its state.
+            StreamResponse::StatusUpdate(update) if self.has_broken && ends(&update.status.state) => {
+                return match self.client.task(&self.id).await {
+                    Ok(task) => self.task(task),
+                    Err(error) => self.broke(error).await,
+                };
+            }
             StreamResponse::StatusUpdate(update) => {
                 if !self.seen.is_news(&update.status) {
                     return Ok(());
                 }
-                if ends(&update.status.state) {
-                    self.is_over = true;
-                    if self.has_broken {
-                        let task = self.client.task(&self.id).await?;
-                        self.news.extend(self.seen.missed(&task).map_err(too_much)?);
-                    }
-                }
+                self.is_over = ends(&update.status.state);
                 self.news.push_back(StreamResponse::StatusUpdate(update));
             }
             StreamResponse::ArtifactUpdate(update) => {

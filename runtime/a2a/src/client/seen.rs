@@ -8,10 +8,12 @@ use crate::wire::{
 
 /// What a task of a peer may say to one who follows it: the pieces are kept to know what was told.
 const SEEN_BYTES: usize = 16 * 1024 * 1024;
+/// Artifacts of one task.
+const ARTIFACTS: usize = 1024;
 
 /// It says more than that.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("its task says more than {SEEN_BYTES} bytes")]
+#[error("its task says more than {SEEN_BYTES} bytes, or has more than {ARTIFACTS} artifacts")]
 pub(super) struct TooMuch;
 
 /// See the module.
@@ -52,7 +54,7 @@ impl Seen {
     }
 
     /// What of the task's artifacts was not told yet, as updates.
-    pub(super) fn missed(&mut self, task: &Task) -> Result<Vec<StreamResponse>, TooMuch> {
+    fn missed(&mut self, task: &Task) -> Result<Vec<StreamResponse>, TooMuch> {
         let mut news = Vec::new();
         for artifact in task.artifacts.iter().flatten() {
             let known = self.artifacts.iter().find(|(id, _)| *id == artifact.artifact_id);
@@ -101,6 +103,7 @@ impl Seen {
             .position(|(id, _)| *id == artifact.artifact_id)
         {
             Some(at) => at,
+            None if self.artifacts.len() == ARTIFACTS => return Err(TooMuch),
             None => {
                 self.bytes = self.bytes.saturating_add(artifact.artifact_id.len());
                 self.artifacts.push((artifact.artifact_id.clone(), Vec::new()));
@@ -271,5 +274,10 @@ mod tests {
         seen.piece(&piece(&long, false)).unwrap();
         seen.piece(&piece(&long, false)).unwrap();
         assert_eq!(seen.piece(&piece(&long, true)), Err(TooMuch));
+        let many: Vec<Value> = (0..=ARTIFACTS)
+            .map(|n| json!({ "artifactId": n.to_string(), "parts": [] }))
+            .collect();
+        let task = task("TASK_STATE_WORKING", many.into());
+        assert_eq!(Seen::default().task(task), Err(TooMuch));
     }
 }

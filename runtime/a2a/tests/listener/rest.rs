@@ -38,6 +38,8 @@ async fn every_method_is_there_and_gives_what_json_rpc_gives() {
         list.json(),
         json!({ "tasks": [task], "nextPageToken": "", "pageSize": 1, "totalSize": 1 })
     );
+    let proto = "/tasks?page_size=1&include_artifacts=true";
+    assert_eq!(alice.rest("GET", proto, NOTHING).await.json(), list.json());
     let mut waiting = message("hold");
     waiting["configuration"] = json!({ "returnImmediately": true });
     alice.rest("POST", "/message:send", waiting).await;

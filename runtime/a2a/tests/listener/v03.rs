@@ -137,3 +137,22 @@ async fn a_caller_of_0_3_is_matched_like_any_other() {
         assert!(matches!(sent.status, 401 | 403), "{}", sent.status);
     }
 }
+
+#[tokio::test]
+async fn one_that_names_two_versions_or_none_by_path_is_refused() {
+    let world = World::start().await;
+    let mut alice = world.as_caller(ALICE).await;
+    let mut two = rpc("/", "GetTask", json!({ "id": "task-0" }));
+    two.headers_mut().append("a2a-version", "9.9".parse().unwrap());
+    assert_eq!(alice.send(two).await.unwrap().error_code(), -32009);
+    // By path there is no 0.3, whatever the caller reads.
+    let mut none = rest("POST", "/message:stream", said("echo hi"));
+    none.headers_mut().remove("a2a-version");
+    none.headers_mut()
+        .insert("accept", "text/event-stream".parse().unwrap());
+    let answer = alice.send(none).await.unwrap();
+    assert_eq!(
+        (answer.status, answer.reason().as_str()),
+        (400, "VERSION_NOT_SUPPORTED")
+    );
+}

@@ -3,32 +3,43 @@
 
 use std::sync::Arc;
 
-use agentd_a2a::{Away, Caller, SendMessage, ServiceError};
+use agentd_a2a::{Caller, SendMessage, ServiceError};
 use agentd_state::store::size;
 use agentd_state::{Message, Role, StoreError, Task, TaskState, Write};
 
 use super::asking::{TASK_BYTES, unasked};
-use super::{Tasks, away, lock, unavailable};
+use super::{Tasks, lock, unavailable};
 use crate::origin::Origin;
 use crate::supervisor::question;
 
 impl Tasks {
-    /// The id of the task, which goes on.
+    /// The id of the task, which goes on. While the agent drains too: what runs then may end, and this lets it.
     pub(super) async fn answer(
         self: &Arc<Self>,
         caller: &Caller,
         id: &str,
         request: SendMessage,
     ) -> Result<String, ServiceError> {
-        let digest = request.digest();
-        if let Some(id) = self.known(caller.key(), &request.message_id, &digest).await? {
+        let (message_id, digest) = (request.message_id.clone(), request.digest());
+        if let Some(id) = self.known(caller.key(), &message_id, &digest).await? {
             return Ok(id);
         }
+        match self.answer_once(caller, id, request, &digest).await {
+            // The same message may have been taken while this one waited for the record.
+            Err(error) => self.known(caller.key(), &message_id, &digest).await?.ok_or(error),
+            taken => taken,
+        }
+    }
+
+    async fn answer_once(
+        &self,
+        caller: &Caller,
+        id: &str,
+        request: SendMessage,
+        digest: &str,
+    ) -> Result<String, ServiceError> {
         let task = self.visible(caller, id).await?;
         fits(&task, request.context_id.as_deref())?;
-        if self.closed.is_cancelled() {
-            return Err(away(Away::Stopping, "the agent drains"));
-        }
         let feed = lock(&self.followed).get(id).cloned();
         let Some(feed) = feed else {
             return Err(not_asked());
@@ -51,17 +62,14 @@ impl Tasks {
         }
         let note = Write::MessageId {
             owner: caller.key().to_owned(),
-            message_id: message_id.clone(),
+            message_id,
             task_id: task.id.clone(),
-            digest: digest.clone(),
+            digest: digest.to_owned(),
         };
         match self.store.write(vec![Write::Task(task.clone()), note]).await {
             Ok(()) => {}
-            // The same message came twice at the same moment.
-            Err(StoreError::Conflict(detail)) => {
-                let known = self.known(caller.key(), &message_id, &digest).await?;
-                return known.ok_or(ServiceError::Internal(detail));
-            }
+            // The same message, to something else at the same moment.
+            Err(StoreError::Conflict(detail)) => return Err(ServiceError::Internal(detail)),
             Err(error) => return Err(unavailable(&error)),
         }
         let origin = Origin::agent(&self.runner.instance, task.trace);

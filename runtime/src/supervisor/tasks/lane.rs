@@ -52,6 +52,8 @@ impl Tasks {
             if run.await.is_err() {
                 let reason = "the agent has a fault and could not go on; its log has the details";
                 tracing::error!(event = "turn.failed", run.id = entry.id, err = reason);
+                // What it asked is taken back by nobody.
+                drop(std::mem::take(&mut *feed.record.lock().await));
                 self.fail_unfinished(&entry.id, reason).await;
             }
             lock(&self.followed).remove(&entry.id);
