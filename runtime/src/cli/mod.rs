@@ -246,7 +246,7 @@ pub fn command() -> Command {
                 .subcommand_required(true)
                 .subcommand(
                     Command::new("check")
-                        .about("Is it sound, how many records are in it, which cannot be read (exit 1)?")
+                        .about("Says whether it is sound, how many records are in it and which cannot be read (exit 1)")
                         .args(run_args(&leaves)),
                 )
                 .subcommand(
@@ -352,7 +352,7 @@ fn leaf_arg(name: &str, help: &str, leaf: Option<&Leaf>) -> Arg {
             .num_args(0..=1)
             .require_equals(true)
             .default_missing_value("true"),
-        Some(paths::Kind::Choice(words)) => arg.value_name(words.join("|").to_uppercase()),
+        Some(paths::Kind::Choice(words)) => arg.value_name(words.join("|")),
         Some(paths::Kind::Integer | paths::Kind::Number) => arg.value_name("N"),
         Some(paths::Kind::Duration) => arg.value_name("DURATION"),
         Some(paths::Kind::List | paths::Kind::Map | paths::Kind::Any) => arg.value_name("LIST"),

@@ -33,7 +33,9 @@ fn section(command: &Command, above: &str, text: &mut String) {
         text.push_str("| argument | meaning |\n| --- | --- |\n");
         for argument in arguments {
             let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-            let _ = writeln!(text, "| `{}` | {} |", spelled(argument), help.replace('|', "\\|"));
+            // A cell ends at a bar, also within a code span.
+            let [name, help] = [spelled(argument), help].map(|cell| cell.replace('|', "\\|"));
+            let _ = writeln!(text, "| `{name}` | {help} |");
         }
     }
     for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {

@@ -7,10 +7,10 @@ use agentd_agent::grants;
 use agentd_base::class::exit;
 use agentd_config::Document;
 use agentd_config::document::{Dialect, LogLevel, StoreKind};
-use agentd_config::load::{Explained, Layers, explain, load, merged};
+use agentd_config::load::{Explained, Layers, explain, merged};
 use serde_json::{Value, json};
 
-use super::{answered, invalid};
+use super::{answered, checked, invalid};
 use crate::cli::Ask;
 use crate::logging;
 
@@ -20,7 +20,7 @@ pub fn run(ask: Ask, layers: Layers) -> u8 {
     let layers = layers.hold();
     match ask {
         Ask::ConfigSchema => shown(&Document::schema()),
-        Ask::ValidateConfig => match load(&layers) {
+        Ask::ValidateConfig => match checked(&layers) {
             Ok(_) => {
                 tracing::info!(event = "config.valid");
                 exit::DONE

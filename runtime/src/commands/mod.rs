@@ -13,9 +13,10 @@ mod table;
 use agentd_base::class::{Class, exit};
 use agentd_config::ConfigErrors;
 use agentd_config::document::LogLevel;
+use agentd_config::load::{Layers, Loaded, load};
 use clap::error::{ContextKind, ContextValue};
 
-use crate::{logging, output};
+use crate::{logging, output, telemetry};
 
 /// Arguments that are none: help and version on stdout, a fault as one line on stderr.
 pub fn usage(error: &clap::Error) -> u8 {
@@ -40,6 +41,15 @@ pub fn usage(error: &clap::Error) -> u8 {
     let problem = problem.trim().trim_start_matches("error: ");
     tracing::error!(event = "config.invalid", key, "{problem}; see agentd --help");
     exit::CONFIG
+}
+
+/// The configuration, if this build can do what it asks for.
+fn checked(layers: &Layers) -> Result<Loaded, ConfigErrors> {
+    let loaded = load(layers)?;
+    match telemetry::unsupported(&loaded.document) {
+        Some(fault) => Err(ConfigErrors(vec![fault])),
+        None => Ok(loaded),
+    }
 }
 
 /// Every fault as one line; the exit code.

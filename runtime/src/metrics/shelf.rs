@@ -53,7 +53,7 @@ const ROWS: &[Row] = &[
     row("up", "1 while the process runs"),
     row("ready", "1 while /readyz says so"),
     row("config_generation", "Accepted configurations since the start"),
-    labelled("config_reload_total", "Changes of the live folder", &["result"], &["applied", "rejected"]),
+    labelled("config_reload_total", "Configurations that were taken or refused, the first one too", &["result"], &["applied", "rejected"]),
     labelled("bridge_requests_total", "Requests at the bridge", &["outcome"], &[]),
     row("runs_started_total", "Turns that began, of subagents too; each is a run"),
     labelled("runs_total", "Turns that ended, by how", &["status"], STATUSES),

@@ -59,7 +59,7 @@ pub struct Noted {
 /// message ids, and a conversation with its last task; what is open is never dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// After its end a task is kept for this time: the contract's `a2a.conversation_ttl`.
+    /// After its end a task is kept for this time (`store.retention.tasks.ttl`).
     pub age: Duration,
     /// Ended tasks and all conversations together, as [`size`] counts.
     pub bytes: u64,

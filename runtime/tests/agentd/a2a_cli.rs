@@ -96,13 +96,24 @@ async fn an_agent_of_the_python_sdk_in_all_that_it_does() {
         ("chunks 3", 0, "c0 \nc1 \nc2 \n"),
         ("data {\"a\":1}", 0, "{\"a\":1.0}\n"),
         ("direct hi", 0, "direct hi\n"),
-        ("need a name", 3, "input-required: need: a name\n"),
-        ("auth", 3, "auth-required: need a credential\n"),
+        (
+            "need a name",
+            3,
+            "input-required: need: a name\nanswer with --task ",
+        ),
+        ("auth", 3, "auth-required: need a credential\nanswer with --task "),
         ("fail", 1, "failed: failed on request\n"),
         ("reject", 5, "rejected: rejected on request\n"),
     ] {
         let (exit, stdout, stderr) = run(&["send", url, message]).await;
-        assert_eq!((exit, stdout.as_str()), (code, said), "{message}: {stderr}");
+        let told = match code {
+            3 => stdout
+                .split_inclusive("answer with --task ")
+                .next()
+                .unwrap_or_default(),
+            _ => stdout.as_str(),
+        };
+        assert_eq!((exit, told), (code, said), "{message}: {stderr}");
     }
 
     // A question is answered by a message with the task's id.

@@ -105,7 +105,20 @@ async fn every_call_is_audited_once_ours_and_those_of_servers() {
             ["finish", "root", "ok"],
         ])
     );
-    let (first, common) = (audited[0], ["comp", "event", "level", "pid", "ts"]);
+    let first = audited[0];
+    // Of each line of a turn.
+    let common = [
+        "agent_id",
+        "agent_path",
+        "comp",
+        "event",
+        "level",
+        "pid",
+        "run_id",
+        "span_id",
+        "trace_id",
+        "ts",
+    ];
     let run = first["request_id"].as_str().unwrap().strip_suffix("/0").unwrap();
     for (ordinal, line) in audited.iter().enumerate() {
         let mut fields: Vec<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();

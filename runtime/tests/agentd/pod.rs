@@ -329,10 +329,7 @@ async fn without_an_issuer_it_is_up_and_says_why_it_is_not_ready() {
     let failed = pod.send(&url, "hello", &boss, &[]).await;
     assert_eq!(failed.status.code(), Some(1));
     let said = text(&failed.stdout);
-    assert!(
-        said.starts_with("TASK_STATE_FAILED") && said.contains("key"),
-        "{said}"
-    );
+    assert!(said.starts_with("failed: ") && said.contains("key"), "{said}");
     std::fs::write(&key, "k").unwrap();
     assert_eq!(
         pod.send(&url, "hello", &boss, &[]).await.status.code(),

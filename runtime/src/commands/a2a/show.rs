@@ -147,6 +147,20 @@ fn of_artifact(artifact: &Artifact, more: bool) -> String {
 
 /// The artifacts' text, or what the status says.
 fn answer_of(task: &Task) -> String {
+    let said = task
+        .status
+        .message
+        .as_ref()
+        .map(|message| text_of(&message.parts));
+    let said = said.unwrap_or_default();
+    let state = word(&task.status.state);
+    // What it asks, whatever it made so far.
+    if matches!(
+        task.status.state,
+        TaskState::InputRequired | TaskState::AuthRequired
+    ) {
+        return format!("{state}: {said}\nanswer with --task {}", task.id);
+    }
     let artifacts = task
         .artifacts
         .iter()
@@ -156,15 +170,9 @@ fn answer_of(task: &Task) -> String {
     if !text.is_empty() {
         return text;
     }
-    let said = task
-        .status
-        .message
-        .as_ref()
-        .map(|message| text_of(&message.parts));
-    let said = said.unwrap_or_default();
-    match &task.status.state {
+    match task.status.state {
         TaskState::Completed => said,
-        state => format!("{}: {said}", word(state)),
+        _ => format!("{state}: {said}"),
     }
 }
 
