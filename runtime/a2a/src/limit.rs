@@ -63,3 +63,5 @@ pub const PONG: Duration = Duration::from_secs(20);
 pub const ID_CHARS: usize = 256;
 /// Parts of one message.
 pub const PARTS: usize = 256;
+/// Levels of lists and objects in a part: where it is kept it stands deeper, and what a reader takes is 127.
+pub const PART_LEVELS: usize = 64;

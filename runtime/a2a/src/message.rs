@@ -161,6 +161,9 @@ fn check_message(message: Option<&Value>, found: &mut Vec<FieldViolation>) {
 }
 
 fn part_problem(part: &Value) -> Option<&'static str> {
+    if !agentd_base::json::fits(part, limit::PART_LEVELS) {
+        return Some("must not be nested more than 64 levels deep");
+    }
     let Some(part) = part.as_object() else {
         return Some("must be an object");
     };

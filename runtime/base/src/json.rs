@@ -1,6 +1,8 @@
 //! What a JSON text from a stranger would cost, before anything is built of it, and what is said of one that cannot be
 //! read. Pure.
 
+use serde_json::Value;
+
 use crate::text::clip;
 
 /// Of an error's begin, which says what came.
@@ -35,6 +37,17 @@ pub fn why(error: &serde_json::Error) -> String {
     let begin: String = said.chars().take(BEGIN_CHARS).collect();
     let end: String = said.chars().skip(count - END_CHARS).collect();
     format!("{} … {}", clip(&begin, BEGIN_CHARS), clip(&end, END_CHARS))
+}
+
+/// Whether a value has no more than so many levels of lists and objects. It was parsed, so it has some hundred at most;
+/// what is kept of it stands deeper in a record than it came, and a record that is too deep can never be read.
+#[must_use]
+pub fn fits(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels > 0 && items.iter().all(|item| fits(item, levels - 1)),
+        Value::Object(object) => levels > 0 && object.values().all(|value| fits(value, levels - 1)),
+        _ => true,
+    }
 }
 
 #[cfg(test)]

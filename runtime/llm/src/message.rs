@@ -108,22 +108,15 @@ impl Arguments {
             "" | "null" => Self::Object(Map::new()),
             trimmed => match serde_json::from_str(trimmed) {
                 Ok(Value::Object(object))
-                    if object.values().all(|value| fits(value, ARGUMENT_LEVELS - 1)) =>
+                    if object
+                        .values()
+                        .all(|value| agentd_base::json::fits(value, ARGUMENT_LEVELS - 1)) =>
                 {
                     Self::Object(object)
                 }
                 _ => Self::Invalid(text.to_owned()),
             },
         }
-    }
-}
-
-/// Whether a value has no more than so many levels of lists and objects. It was parsed, so it has some hundred at most.
-fn fits(value: &Value, levels: usize) -> bool {
-    match value {
-        Value::Array(items) => levels > 0 && items.iter().all(|item| fits(item, levels - 1)),
-        Value::Object(object) => levels > 0 && object.values().all(|value| fits(value, levels - 1)),
-        _ => true,
     }
 }
 

@@ -324,7 +324,15 @@ impl Tasks {
 
     /// Lets a turn wait for another one, as long as one slot is left for turns that wait for nobody.
     pub(super) fn begin_to_wait(&self) -> Option<Waiting> {
-        let most = self.slots.limit().saturating_sub(1);
+        self.waits(self.slots.limit().saturating_sub(1))
+    }
+
+    /// The same for a turn that waits for a person, who needs no slot: the only turn may.
+    fn begin_to_ask(&self) -> Option<Waiting> {
+        self.waits(self.slots.limit().saturating_sub(1).max(1))
+    }
+
+    fn waits(&self, most: usize) -> Option<Waiting> {
         let more = |waiting: usize| (waiting < most).then_some(waiting + 1);
         self.waiting
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more)

@@ -211,3 +211,48 @@ async fn s13_questions_of_one_task_come_one_after_the_other_be_it_of_a_subagent(
         assert!(results.contains(&format!("answer to {question}")), "{results}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn questions_that_nobody_answers_leave_a_place_for_others_and_an_answer_that_comes_twice_at_once_is_one()
+ {
+    let model = Model::start().await;
+    let (_agentd, address, _folder) = agent(&model.url(), &["--agent.max_parallel_turns", "2"]).await;
+    let caller = Caller::new(&address);
+    let text = ask(json!({ "question": "Which colour?" }));
+    let waits = caller.send("m1", &text, json!({})).await;
+    assert_eq!(state(&waits), WAITS, "{waits}");
+    for (message_id, text) in [("m2", text.as_str()), ("m3", "hi")] {
+        let done = caller.send(message_id, text, json!({})).await;
+        assert_eq!(state(&done), "TASK_STATE_COMPLETED", "{done}");
+    }
+    let red = || reply(&caller, &waits, "m4", json!({ "text": "red" }));
+    let (one, other, third) = tokio::join!(red(), red(), red());
+    for answered in [one, other, third] {
+        let task = &answered["result"]["task"];
+        assert_eq!(
+            (&task["id"], state(task)),
+            (&waits["id"], "TASK_STATE_COMPLETED"),
+            "{answered}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_caller_says_is_kept_however_deep_it_is_nested_or_refused() {
+    let model = Model::start().await;
+    let (_agentd, address, _folder) = agent(&model.url(), &["--store.kind", "file"]).await;
+    let caller = Caller::new(&address);
+    let message = |id: &str, levels: usize| {
+        let data = (0..levels).fold(json!(1), |inner, _| json!([inner]));
+        json!({ "message": { "messageId": id, "role": "ROLE_USER", "parts": [{ "data": data }] } })
+    };
+    let kept = caller.call("SendMessage", message("m1", 63)).await.unwrap();
+    let id = kept["result"]["task"]["id"].as_str().unwrap();
+    assert_eq!(caller.task(id).await["id"], id);
+    for levels in [64, 110] {
+        let refused = caller.call("SendMessage", message("m2", levels)).await.unwrap();
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    }
+    let listed = caller.call("ListTasks", json!({})).await.unwrap();
+    assert_eq!(listed["result"]["totalSize"], 1);
+}

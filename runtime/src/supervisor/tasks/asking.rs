@@ -92,6 +92,15 @@ impl Tasks {
             one = feed.line.lock() => one,
             () = asker.closed() => return,
         };
+        // One slot is left for turns that wait for nobody.
+        let Some(_waits) = self.begin_to_ask() else {
+            tracing::info!(
+                event = "human.ask.failed",
+                run.id = run_id,
+                "too many turns wait already"
+            );
+            return;
+        };
         let (answered, answer) = oneshot::channel();
         if let Err(why) = self.open(feed, question, answered).await {
             tracing::info!(event = "human.ask.failed", run.id = run_id, "{why}");
