@@ -144,7 +144,7 @@ echo "question: $question"
 echo "answer:   $answer"
 echo
 echo "the tool call that it came from, in the agent's log:"
-kubectl -n "$namespace" logs deployment/demo-agent --since-time="$since" | grep '"action":"tool.call"' | grep -o '"action":.*' | cut -c1-400 | sed 's/^/  /' || true
+kubectl -n "$namespace" logs deployment/demo-agent --since-time="$since" | grep -o '"action":"tool.call".*' | cut -c1-400 | sed 's/^/  /' || true
 echo
 kubectl -n "$namespace" get agents.agentd.io,mcpservers.agentd.io
 if [ -z "$own" ]; then

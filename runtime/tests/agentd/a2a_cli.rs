@@ -1,7 +1,7 @@
 //! `agentd a2a`: every verb as a user types it, against an agent of the official Python SDK in all that it can be told to
 //! do, and against our own.
 
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 use crate::a2a_tasks::agent;
 use crate::model::Model;
 use crate::peers::installed;
-use crate::process::{PATIENCE, PROGRAM};
+use crate::process::{PATIENCE, PROGRAM, outcome};
 
 const SERVER: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -26,16 +26,7 @@ async fn run(arguments: &[&str]) -> (i32, String, String) {
         .env_clear()
         .stdin(Stdio::null())
         .kill_on_drop(true);
-    let output = tokio::time::timeout(PATIENCE, command.output()).await;
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = output
-        .unwrap_or_else(|_| panic!("{arguments:?} does not end"))
-        .unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (status.code().unwrap_or(-1), text(stdout), text(stderr))
+    outcome(command).await
 }
 
 async fn json_of(arguments: &[&str]) -> (i32, Vec<Value>) {

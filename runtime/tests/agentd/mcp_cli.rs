@@ -1,6 +1,6 @@
 //! `agentd mcp`: every verb as a user types it, against a scripted server.
 
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
 use crate::notes::Notes;
-use crate::process::{PATIENCE, PROGRAM};
+use crate::process::{PATIENCE, PROGRAM, outcome};
 
 /// The program, with no variables but these.
 fn agentd(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
@@ -28,16 +28,7 @@ fn agentd(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
 
 /// Exit code, standard output, standard error.
 async fn run_with(arguments: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
-    let output = tokio::time::timeout(PATIENCE, agentd(arguments, variables).output()).await;
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = output
-        .unwrap_or_else(|_| panic!("{arguments:?} does not end"))
-        .unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (status.code().unwrap_or(-1), text(stdout), text(stderr))
+    outcome(agentd(arguments, variables)).await
 }
 
 async fn run(arguments: &[&str]) -> (i32, String, String) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::{ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -223,4 +223,18 @@ pub fn kill_worker(pid: u32) {
 /// Stops a process that the program started, so that it hangs.
 pub fn stop(pid: u32) {
     kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGSTOP).unwrap();
+}
+
+/// Runs a command to its end: exit code, standard output, standard error.
+pub async fn outcome(mut command: Command) -> (i32, String, String) {
+    let output = tokio::time::timeout(PATIENCE, command.output()).await;
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = output
+        .unwrap_or_else(|_| panic!("{command:?} does not end"))
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap_or(-1), text(stdout), text(stderr))
 }

@@ -6,10 +6,9 @@
 // each check; exit 1 on any FAIL. At the text in A2A_ASK the agent must ask back; it is told `red`.
 import { createRequire } from 'node:module';
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import https from 'node:https';
-import { Readable } from 'node:stream';
 import { pathToFileURL } from 'node:url';
+
+import { fetchWith } from '../certificate.mjs';
 
 const [folder, url, streamed, ca, cert, key] = process.argv.slice(2);
 const { resolve } = createRequire(`${folder}/`);
@@ -21,19 +20,7 @@ const say = (passed, name, ...more) => {
   console.log(passed ? 'ok' : 'FAIL', name, ...more);
 };
 
-// fetch of Node has no client certificates.
-const tls = ca && { ca: readFileSync(ca), cert: readFileSync(cert), key: readFileSync(key) };
-const withCertificate = (address, { method, headers, body, signal } = {}) =>
-  new Promise((done, fail) => {
-    const options = { ...tls, method, signal, headers: Object.fromEntries(new Headers(headers)) };
-    const request = https.request(address, options, (answer) => {
-      const stream = [204, 304].includes(answer.statusCode) ? null : Readable.toWeb(answer);
-      done(new Response(stream, { status: answer.statusCode, headers: answer.headers }));
-    });
-    request.on('error', fail);
-    request.end(body);
-  });
-const fetchImpl = tls ? withCertificate : fetch;
+const fetchImpl = fetchWith(ca, cert, key);
 
 const options = sdk.ClientFactoryOptions.createFrom(sdk.ClientFactoryOptions.default, {
   transports: [new sdk.JsonRpcTransportFactory({ fetchImpl })],

@@ -5,10 +5,9 @@
 // Says `hi` and, to cancel it, `hold`; with A2A_ASK also that, at which the agent asks back, and answers `red`. Prints a line `ok NAME` or `FAIL NAME` for each check; exit 1 on any FAIL.
 import { createRequire } from 'node:module';
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import https from 'node:https';
-import { Readable } from 'node:stream';
 import { pathToFileURL } from 'node:url';
+
+import { fetchWith } from '../certificate.mjs';
 
 const [folder, url, binding, ca, cert, key] = process.argv.slice(2);
 const { resolve } = createRequire(`${folder}/`);
@@ -20,19 +19,7 @@ const say = (passed, name, ...more) => {
   console.log(passed ? 'ok' : 'FAIL', name, ...more);
 };
 
-// fetch of Node has no client certificates.
-const tls = ca && { ca: readFileSync(ca), cert: readFileSync(cert), key: readFileSync(key) };
-const withCertificate = (address, { method, headers, body, signal } = {}) =>
-  new Promise((done, fail) => {
-    const options = { ...tls, method, signal, headers: Object.fromEntries(new Headers(headers)) };
-    const request = https.request(address, options, (answer) => {
-      const stream = [204, 304].includes(answer.statusCode) ? null : Readable.toWeb(answer);
-      done(new Response(stream, { status: answer.statusCode, headers: answer.headers }));
-    });
-    request.on('error', fail);
-    request.end(body);
-  });
-const fetchImpl = tls ? withCertificate : fetch;
+const fetchImpl = fetchWith(ca, cert, key);
 
 const transports = {
   JSONRPC: new sdk.JsonRpcTransportFactory({ fetchImpl }),
