@@ -6,13 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use agentd_base::class::{Class, Classified};
-use agentd_identity::IdentitySource;
 use agentd_identity::tls::{ClientAuth, server_config};
+use agentd_identity::{IdentitySource, from_pem};
 use rustls::crypto::aws_lc_rs;
 use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
 use rustls::sign::CertifiedKey;
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 /// A chain of a handful of certificates and a key are far below this.
 const PEM_BYTES: u64 = 256 * 1024;
@@ -129,16 +127,11 @@ fn stamp(cert: &Path, key: &Path) -> Option<Stamp> {
 }
 
 fn load(cert: &Path, key: &Path) -> Result<Arc<CertifiedKey>, TlsError> {
-    let pem = read(cert)?;
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem)
-        .collect::<Result<_, _>>()
-        .map_err(|error| invalid(cert, &format!("not a PEM certificate chain: {error}")))?;
+    let chain = from_pem::certificates(&read(cert)?).map_err(|error| invalid(cert, &error.to_string()))?;
     if chain.is_empty() {
         return Err(invalid(cert, "holds no certificate"));
     }
-    // The reason is not shown: it could quote the key.
-    let private =
-        PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|_| invalid(key, "holds no PEM private key"))?;
+    let private = from_pem::private_key(&read(key)?).map_err(|error| invalid(key, &error.to_string()))?;
     let pair = CertifiedKey::from_der(chain, private, &aws_lc_rs::default_provider())
         .map_err(|error| invalid(key, &format!("does not fit the certificate: {error}")))?;
     Ok(Arc::new(pair))

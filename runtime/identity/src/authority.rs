@@ -12,7 +12,6 @@ use rcgen::{
     KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData as _, SanType, SerialNumber,
     SubjectPublicKeyInfo,
 };
-use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, DnsName};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
@@ -20,6 +19,7 @@ use x509_parser::public_key::PublicKey;
 use zeroize::Zeroizing;
 
 use crate::bundle::{Bundle, BundleError};
+use crate::from_pem;
 use crate::id::{SpiffeId, TrustDomain};
 use crate::request::{RequestError, new_key_and_csr, random};
 use crate::svid::{Svid, SvidError, certificates_to_pem};
@@ -142,8 +142,8 @@ impl Authority {
     /// # Errors
     /// When the certificate is not a CA's, is another trust domain's, or the key does not belong to it.
     pub fn from_pem(trust_domain: TrustDomain, certificate: &str, key: &str) -> Result<Self, AuthorityError> {
-        let mut certificates = CertificateDer::pem_slice_iter(certificate.as_bytes());
-        let (Some(Ok(certificate)), None) = (certificates.next(), certificates.next()) else {
+        let certificates = from_pem::certificates(certificate.as_bytes()).unwrap_or_default();
+        let Ok([certificate]) = <[CertificateDer<'static>; 1]>::try_from(certificates) else {
             return Err(AuthorityError::Root(
                 "tls.crt does not hold exactly one certificate".to_owned(),
             ));

@@ -7,9 +7,9 @@ use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use crate::from_pem::{self, PemError};
 use crate::id::TrustDomain;
 use crate::provider;
 
@@ -27,6 +27,9 @@ pub enum BundleError {
     /// Nothing in it.
     #[error("the trust bundle holds no certificate")]
     Empty,
+    /// Not PEM.
+    #[error("the trust bundle is unusable: {0}")]
+    Pem(#[from] PemError),
     /// A certificate that cannot be a root.
     #[error("certificate {index} of the trust bundle is unusable: {problem}")]
     Root {
@@ -56,19 +59,11 @@ impl Bundle {
     ///
     /// # Errors
     /// When there is none, one of them is not a CA's, or there are too many.
-    pub fn from_pem(trust_domain: TrustDomain, pem: &[u8]) -> Result<Self, BundleError> {
-        if pem.len() > MAX_BYTES {
+    pub fn from_pem(trust_domain: TrustDomain, text: &[u8]) -> Result<Self, BundleError> {
+        if text.len() > MAX_BYTES {
             return Err(BundleError::TooLarge);
         }
-        let mut roots = Vec::new();
-        for (at, certificate) in CertificateDer::pem_slice_iter(pem).enumerate() {
-            let certificate = certificate.map_err(|e| BundleError::Root {
-                index: at + 1,
-                problem: e.to_string(),
-            })?;
-            roots.push(certificate);
-        }
-        Self::new(trust_domain, roots)
+        Self::new(trust_domain, from_pem::certificates(text)?)
     }
 
     /// A bundle of these roots; one that is there twice counts once.

@@ -5,6 +5,7 @@
 
 pub mod authority;
 pub mod bundle;
+pub mod from_pem;
 pub mod id;
 mod leaf;
 pub mod request;

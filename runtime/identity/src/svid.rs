@@ -6,11 +6,11 @@ use std::sync::Arc;
 use agentd_base::class::{Class, Classified};
 use jiff::Timestamp;
 use rustls::sign::CertifiedKey;
-use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use zeroize::Zeroizing;
 
 use crate::bundle::Bundle;
+use crate::from_pem;
 use crate::id::SpiffeId;
 use crate::leaf::Leaf;
 use crate::provider;
@@ -70,11 +70,8 @@ impl Svid {
                 "chain or key has more than {MAX_BYTES} bytes"
             )));
         }
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
-            .collect::<Result<_, _>>()
-            .map_err(|e| SvidError::Chain(e.to_string()))?;
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|_| SvidError::Key("no PKCS#8, SEC1 or PKCS#1 key in PEM".to_owned()))?;
+        let chain = from_pem::certificates(chain).map_err(|e| SvidError::Chain(e.to_string()))?;
+        let key = from_pem::private_key(key).map_err(|e| SvidError::Key(e.to_string()))?;
         Self::new(chain, key, bundle, now)
     }
 

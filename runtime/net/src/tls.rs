@@ -6,15 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use agentd_identity::{IdentitySource, SpiffeId};
+use agentd_identity::{IdentitySource, SpiffeId, from_pem};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use crate::error::NetError;
 
@@ -218,8 +217,8 @@ impl Files {
 
     fn certified(&self, chain: &Path, key: &Path) -> Result<CertifiedKey, NetError> {
         let certificates = certificates(chain)?;
-        let key_der = PrivateKeyDer::from_pem_slice(&read_bounded(key)?)
-            .map_err(|error| unusable(key, &error.to_string()))?;
+        let key_der =
+            from_pem::private_key(&read_bounded(key)?).map_err(|error| unusable(key, &error.to_string()))?;
         CertifiedKey::from_der(certificates, key_der, &self.provider)
             .map_err(|error| unusable(key, &format!("does not fit {}: {error}", chain.display())))
     }
@@ -242,8 +241,7 @@ fn verifier(
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, NetError> {
     let bytes = read_bounded(path)?;
-    let list: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    let list = list.map_err(|error| unusable(path, &error.to_string()))?;
+    let list = from_pem::certificates(&bytes).map_err(|error| unusable(path, &error.to_string()))?;
     if list.is_empty() {
         return Err(unusable(path, "holds no PEM certificate"));
     }

@@ -11,6 +11,8 @@ const READERS: &[&str] = &[
     "from_reader(",
     "serde_saphyr::from",
     "pem_slice_iter",
+    "from_pem::certificates(",
+    "from_pem::private_key(",
     "from_pem_slice",
     "X509Certificate::from_der",
     "pem::parse(",

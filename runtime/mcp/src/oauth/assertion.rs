@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use agentd_identity::from_pem;
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeyPair as RsaKeyPair;
@@ -9,7 +10,6 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, RSA_PK
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rustls_pki_types::PrivateKeyDer;
-use rustls_pki_types::pem::PemObject as _;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
@@ -42,9 +42,8 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    pub(crate) fn from_pem(pem: &SecretString) -> Result<Self, KeyError> {
-        let key =
-            PrivateKeyDer::from_pem_slice(pem.expose_secret().as_bytes()).map_err(|_| KeyError::NotPem)?;
+    pub(crate) fn from_pem(text: &SecretString) -> Result<Self, KeyError> {
+        let key = from_pem::private_key(text.expose_secret().as_bytes()).map_err(|_| KeyError::NotPem)?;
         let PrivateKeyDer::Pkcs8(key) = key else {
             return Err(KeyError::NotPkcs8);
         };

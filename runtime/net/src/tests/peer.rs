@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use agentd_identity::from_pem;
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
@@ -11,8 +12,6 @@ use hyper_util::service::TowerToHyperService;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -126,15 +125,15 @@ impl Ca {
             Some(ca) => {
                 let mut roots = rustls::RootCertStore::empty();
                 roots
-                    .add(CertificateDer::from_pem_slice(ca.pem.as_bytes()).unwrap())
+                    .add(from_pem::certificates(ca.pem.as_bytes()).unwrap().remove(0))
                     .unwrap();
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
                 builder.with_client_cert_verifier(verifier.build().unwrap())
             }
         };
-        let chain = vec![CertificateDer::from_pem_slice(chain.as_bytes()).unwrap()];
+        let chain = from_pem::certificates(chain.as_bytes()).unwrap();
         builder
-            .with_single_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap())
+            .with_single_cert(chain, from_pem::private_key(key.as_bytes()).unwrap())
             .unwrap()
     }
 }
