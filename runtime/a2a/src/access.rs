@@ -3,6 +3,7 @@
 use agentd_identity::SpiffeId;
 use http::{HeaderMap, StatusCode, Uri, header};
 
+use crate::audience::reached_by;
 use crate::caller::{Caller, Principals};
 use crate::listener::Authentication;
 
@@ -67,12 +68,7 @@ fn match_principal(principals: &Principals, peer: Option<&SpiffeId>) -> Result<C
 /// In development mode every caller is an operator, so a web page whose name was pointed at this machine must not be
 /// one: the name that it was reached by has to be local.
 fn is_for_loopback(headers: &HeaderMap, uri: &Uri) -> bool {
-    let authority = uri.authority().map(|authority| authority.as_str().to_owned());
-    let host = authority.or_else(|| headers.get(header::HOST)?.to_str().ok().map(str::to_owned));
-    let Some(url) = host.and_then(|host| url::Url::parse(&format!("http://{host}/")).ok()) else {
-        return false;
-    };
-    match url.host() {
+    match reached_by(headers, uri).as_ref().and_then(|url| url.host()) {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
         Some(url::Host::Ipv6(ip)) => ip.is_loopback(),

@@ -30,6 +30,14 @@ impl Binding {
         }
     }
 
+    /// What it is spoken in.
+    pub(crate) const fn version(&self) -> Version {
+        match self {
+            Self::JsonRpc(_, version) => *version,
+            Self::HttpJson => Version::One,
+        }
+    }
+
     /// An answer.
     pub(crate) fn answer(&self, outcome: Result<Value, Fault>) -> (StatusCode, Vec<u8>) {
         match (self, outcome) {
@@ -55,7 +63,8 @@ impl Binding {
                 | Operation::GetTask
                 | Operation::ListTasks
                 | Operation::CancelTask
-                | Operation::SubscribeToTask,
+                | Operation::SubscribeToTask
+                | Operation::GetExtendedAgentCard,
             ) => serde_json::to_value(task),
         }
     }

@@ -16,6 +16,7 @@ use crate::access::Refusal;
 use crate::binding::{Binding, JSON};
 use crate::body::{Answer, held, read};
 use crate::caller::Caller;
+use crate::extension::Active;
 use crate::fault::Fault;
 use crate::http::{App, Route, answer_of, not_allowed, route};
 use crate::list::Listing;
@@ -33,6 +34,7 @@ pub(crate) const EVENTS: &str = "text/event-stream";
 enum Asked {
     Task(Wanted),
     List(Box<Listing>),
+    Card(Value),
     Message(Box<wire::Message>),
     Stream(Box<Shown>),
 }
@@ -65,7 +67,7 @@ where
 {
     let reads_events = v03::reads_events_alone(&head);
     // What was sent is not kept while the task runs: the head and the body end with this.
-    let (binding, asked) = match take(app, &caller, head, body).await? {
+    let (binding, asked, active) = match take(app, &caller, head, body).await? {
         Ok(taken) => taken,
         Err(Unmet {
             binding: binding @ Binding::JsonRpc(..),
@@ -78,8 +80,10 @@ where
     };
     if let Asked::Stream(shown) = asked {
         let key = caller.key().to_owned();
-        let body = stream::open(app, key, binding, *shown);
-        return Ok(answer_of(StatusCode::OK, EVENTS, body));
+        let version = binding.version();
+        let mut answer = answer_of(StatusCode::OK, EVENTS, stream::open(app, key, binding, *shown));
+        active.tell(version, answer.headers_mut());
+        return Ok(answer);
     }
     if let Asked::Task(Wanted {
         wait: true, task_id, ..
@@ -96,11 +100,9 @@ where
         return Ok(at_once(&binding, Fault::busy()));
     };
     let (status, bytes) = binding.answer(show(app, &caller, &binding, asked).await);
-    Ok(answer_of(
-        status,
-        binding.media_type(),
-        Answer::whole(held(bytes, room)),
-    ))
+    let mut answer = answer_of(status, binding.media_type(), Answer::whole(held(bytes, room)));
+    active.tell(binding.version(), answer.headers_mut());
+    Ok(answer)
 }
 
 fn at_once(binding: &Binding, fault: Fault) -> Response<Answer> {
@@ -114,12 +116,12 @@ async fn take<B>(
     caller: &Caller,
     head: Parts,
     body: B,
-) -> Result<Result<(Binding, Asked), Unmet>, Refusal>
+) -> Result<Result<(Binding, Asked, Active), Unmet>, Refusal>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let understood = match route(head.uri.path(), app.card.base_path()) {
+    let understood = match route(head.uri.path(), app.card.base_paths()) {
         Route::Rpc => understand_rpc(app, caller, &head, body).await?,
         Route::Rest(path) => understand_rest(app, caller, &head, path, body).await?,
         Route::Card => return Err(nothing_there()),
@@ -135,13 +137,27 @@ where
             "the role of this principal does not allow the operation",
         ));
     }
+    let extensions = app.card.extensions();
+    let active = match extensions.negotiate(caller, &head.headers, binding.version()) {
+        Ok(active) => active,
+        Err(fault) => return Ok(Err(Unmet { binding, fault })),
+    };
+    if operation == Operation::GetExtendedAgentCard {
+        let card = app
+            .card
+            .extended(caller, &head.headers, &head.uri, binding.version());
+        return Ok(match encoded(card) {
+            Ok(card) => Ok((binding, Asked::Card(card), active)),
+            Err(fault) => Err(Unmet { binding, fault }),
+        });
+    }
     let span = tracing::info_span!("a2a", peer.spiffe_id = caller.key(), operation = operation.name());
     let trace = within(&head.headers);
     let begun = begin(app, caller, operation, params, trace)
         .instrument(span)
         .await;
     Ok(match begun {
-        Ok(asked) => Ok((binding, asked)),
+        Ok(asked) => Ok((binding, asked, active)),
         Err(fault) => Err(Unmet { binding, fault }),
     })
 }
@@ -324,6 +340,8 @@ async fn begin(
             }
             Ok(Asked::Stream(Box::new(Shown::Task(subscription))))
         }
+        // Made before, of the card alone.
+        Operation::GetExtendedAgentCard => Err(Fault::internal()),
     }
 }
 
@@ -365,6 +383,7 @@ async fn show(app: &App, caller: &Caller, binding: &Binding, asked: Asked) -> Re
             let page = listing.page(listed.map_err(|error| told(app, &error))?);
             encoded(serde_json::to_value(page))
         }
+        Asked::Card(card) => Ok(card),
         Asked::Message(message) => encoded(binding.message(*message)),
         // A stream is no one result.
         Asked::Stream(_) => Err(Fault::internal()),

@@ -1,5 +1,6 @@
-//! The public agent card: built once from what this instance really serves, with its validator for conditional
-//! requests. It promises nothing that the listener does not do.
+//! The agent card: the public one, built once from what this instance really serves, with its validator for conditional
+//! requests, and the extended one, which tells a caller what is there for it. It promises nothing that the listener does
+//! not do.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,10 +8,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use a2a::{
     MutualTlsSecurityScheme, SecurityScheme, TRANSPORT_PROTOCOL_HTTP_JSON, TRANSPORT_PROTOCOL_JSONRPC,
 };
+use agentd_config::document::{Extension, Skill};
 use bytes::Bytes;
+use http::{HeaderMap, Uri};
 use serde_json::Value;
 use url::Url;
 
+use crate::audience::{Audience, audience};
+use crate::caller::Caller;
+use crate::extension::{Extensions, is_for};
 use crate::v03;
 use crate::version::Version;
 use crate::wire::{AgentCapabilities, AgentCard, AgentInterface, AgentSkill};
@@ -19,6 +25,8 @@ use crate::wire::{AgentCapabilities, AgentCard, AgentInterface, AgentSkill};
 pub const WELL_KNOWN: &str = "/.well-known/agent-card.json";
 /// A card changes with a restart only; a minute is short enough for a client that keeps it.
 pub(crate) const CACHE_CONTROL: &str = "public, max-age=60";
+/// What a card depends on that has two addresses.
+pub(crate) const VARY: &str = "host, forwarded, x-forwarded-host, x-forwarded-for";
 /// The name of the security scheme in the card.
 const SCHEME: &str = "spiffe";
 /// What the card says of it.
@@ -29,7 +37,7 @@ const INPUT_MODES: [&str; 2] = ["text/plain", "application/json"];
 const OUTPUT_MODES: [&str; 1] = ["text/plain"];
 
 /// What the card says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct CardConfig {
     /// The agent's name.
     pub name: String,
@@ -39,49 +47,122 @@ pub struct CardConfig {
     pub version: String,
     /// Where callers reach it; never a wildcard address.
     pub url: Url,
+    /// Where callers from outside reach it, if that is another way.
+    pub external: Option<Url>,
+    /// What it can do; none: it takes messages.
+    pub skills: Vec<Skill>,
+    /// Extensions that it declares.
+    pub extensions: Vec<Extension>,
     /// Whether callers need a client certificate (false in development mode).
     pub mutual_tls: bool,
 }
 
-/// A card ready to serve.
-#[derive(Debug, Clone)]
+/// The card of one agent, as each reader is shown it.
+#[derive(Debug)]
 pub struct Card {
+    config: CardConfig,
+    extensions: Extensions,
+    inside: Written,
+    /// None where both audiences are shown the same.
+    outside: Option<Written>,
+    base_paths: Vec<String>,
+}
+
+/// A public card ready to serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Written {
     body: Bytes,
     etag: String,
-    base_path: String,
 }
 
 impl Card {
     /// Builds the card.
-    pub fn new(config: &CardConfig) -> Result<Self, serde_json::Error> {
-        let mut card = serde_json::to_value(build_card(config))?;
-        if let Value::Object(card) = &mut card {
-            let scheme = config.mutual_tls.then_some((SCHEME, SCHEME_DESCRIPTION));
-            v03::card::add(card, config.url.as_str(), scheme);
-        }
-        let body = Bytes::from(serde_json::to_vec(&card)?);
-        let etag = format!("\"{}\"", agentd_base::digest::hex(&body));
-        let base_path = config.url.path().trim_end_matches('/').to_owned();
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON.
+    pub fn new(config: CardConfig) -> Result<Self, serde_json::Error> {
+        let extensions = Extensions::new(&config.extensions);
+        let public = |audience| {
+            let card = build_card(&config, &extensions, audience, None);
+            Written::new(&with_members_before(&config, audience, &card)?)
+        };
+        let inside = public(Audience::Inside)?;
+        let outside = match &config.external {
+            Some(_) => Some(public(Audience::Outside)?),
+            None => None,
+        };
+        // The longest first, so that none hides another.
+        let mut base_paths: Vec<String> = [Some(&config.url), config.external.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|url| url.path().trim_end_matches('/').to_owned())
+            .collect();
+        base_paths.sort_by_key(|path| std::cmp::Reverse(path.len()));
+        base_paths.dedup();
         Ok(Self {
-            body,
-            etag,
-            base_path,
+            config,
+            extensions,
+            inside,
+            outside,
+            base_paths,
         })
     }
 
+    /// The public card, as the sender of a request is shown it.
+    pub(crate) fn public(&self, headers: &HeaderMap, uri: &Uri) -> &Written {
+        match (&self.outside, audience(headers, uri, &self.config.url)) {
+            (Some(outside), Audience::Outside) => outside,
+            (Some(_), Audience::Inside) | (None, _) => &self.inside,
+        }
+    }
+
+    /// Whether it depends on the name by which it is asked for.
+    pub(crate) fn varies(&self) -> bool {
+        self.outside.is_some()
+    }
+
+    /// The card with all that this caller may use.
+    pub(crate) fn extended(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+        uri: &Uri,
+        version: Version,
+    ) -> serde_json::Result<Value> {
+        let audience = audience(headers, uri, &self.config.url);
+        let card = build_card(&self.config, &self.extensions, audience, Some(caller));
+        match version {
+            Version::One => serde_json::to_value(card),
+            Version::ZeroThree => with_members_before(&self.config, audience, &card),
+        }
+    }
+
+    /// What a call may name, and must.
+    pub(crate) fn extensions(&self) -> &Extensions {
+        &self.extensions
+    }
+
+    /// The paths of the promised URLs without a slash at their end: requests arrive below them unless a proxy strips them.
+    pub(crate) fn base_paths(&self) -> &[String] {
+        &self.base_paths
+    }
+}
+
+impl Written {
+    fn new(card: &Value) -> serde_json::Result<Self> {
+        let body = Bytes::from(serde_json::to_vec(card)?);
+        let etag = format!("\"{}\"", agentd_base::digest::hex(&body));
+        Ok(Self { body, etag })
+    }
+
     /// The JSON.
-    pub fn body(&self) -> Bytes {
+    pub(crate) fn body(&self) -> Bytes {
         self.body.clone()
     }
 
     /// The strong validator, in quotes.
-    pub fn etag(&self) -> &str {
+    pub(crate) fn etag(&self) -> &str {
         &self.etag
-    }
-
-    /// The path of the promised URL without a slash at its end: requests arrive below it unless a proxy strips it.
-    pub(crate) fn base_path(&self) -> &str {
-        &self.base_path
     }
 
     /// Whether an `If-None-Match` value names this card.
@@ -90,6 +171,32 @@ impl Card {
             candidate == "*" || candidate.strip_prefix("W/").unwrap_or(candidate) == self.etag
         })
     }
+}
+
+/// The addresses, that of the audience first.
+fn urls(config: &CardConfig, audience: Audience) -> Vec<&Url> {
+    let inside = Some(&config.url);
+    let both = match audience {
+        Audience::Inside => [inside, config.external.as_ref()],
+        Audience::Outside => [config.external.as_ref(), inside],
+    };
+    both.into_iter().flatten().collect()
+}
+
+/// A card of 1.0 that a reader of 0.3 can read too.
+fn with_members_before(
+    config: &CardConfig,
+    audience: Audience,
+    card: &AgentCard,
+) -> serde_json::Result<Value> {
+    let mut card = serde_json::to_value(card)?;
+    if let Value::Object(card) = &mut card {
+        let urls = urls(config, audience);
+        let urls: Vec<&str> = urls.into_iter().map(Url::as_str).collect();
+        let scheme = config.mutual_tls.then_some((SCHEME, SCHEME_DESCRIPTION));
+        v03::card::add(card, &urls, scheme);
+    }
+    Ok(card)
 }
 
 /// The URL of a listener for which none is configured: a wildcard address becomes the loopback of its family.
@@ -102,7 +209,12 @@ pub fn url_of(scheme: &str, bound: SocketAddr) -> Result<Url, url::ParseError> {
     Url::parse(&format!("{scheme}://{}/", SocketAddr::new(ip, bound.port())))
 }
 
-fn build_card(config: &CardConfig) -> AgentCard {
+fn build_card(
+    config: &CardConfig,
+    extensions: &Extensions,
+    audience: Audience,
+    caller: Option<&Caller>,
+) -> AgentCard {
     let scheme = SecurityScheme::MutualTls(MutualTlsSecurityScheme {
         description: Some(SCHEME_DESCRIPTION.into()),
     });
@@ -110,37 +222,16 @@ fn build_card(config: &CardConfig) -> AgentCard {
         name: config.name.clone(),
         description: config.description.clone(),
         version: config.version.clone(),
-        supported_interfaces: vec![
-            AgentInterface::new(config.url.as_str(), TRANSPORT_PROTOCOL_JSONRPC),
-            // Callers append paths that begin with a slash.
-            AgentInterface::new(
-                config.url.as_str().trim_end_matches('/'),
-                TRANSPORT_PROTOCOL_HTTP_JSON,
-            ),
-            // Last, so that whoever speaks both takes the newer.
-            AgentInterface {
-                protocol_version: Version::ZeroThree.name().into(),
-                ..AgentInterface::new(config.url.as_str(), TRANSPORT_PROTOCOL_JSONRPC)
-            },
-        ],
+        supported_interfaces: interfaces(&urls(config, audience)),
         capabilities: AgentCapabilities {
             streaming: Some(true),
             push_notifications: Some(false),
-            extensions: None,
-            extended_agent_card: Some(false),
+            extensions: extensions.shown(caller),
+            extended_agent_card: Some(true),
         },
         default_input_modes: INPUT_MODES.map(str::to_owned).to_vec(),
         default_output_modes: OUTPUT_MODES.map(str::to_owned).to_vec(),
-        skills: vec![AgentSkill {
-            id: "message".into(),
-            name: config.name.clone(),
-            description: config.description.clone(),
-            tags: vec!["agent".into()],
-            examples: None,
-            input_modes: None,
-            output_modes: None,
-            security_requirements: None,
-        }],
+        skills: skills(config, caller),
         provider: None,
         documentation_url: None,
         icon_url: None,
@@ -154,9 +245,56 @@ fn build_card(config: &CardConfig) -> AgentCard {
     }
 }
 
+fn interfaces(urls: &[&Url]) -> Vec<AgentInterface> {
+    let of_one = urls.iter().flat_map(|url| {
+        [
+            AgentInterface::new(url.as_str(), TRANSPORT_PROTOCOL_JSONRPC),
+            // Callers append paths that begin with a slash.
+            AgentInterface::new(url.as_str().trim_end_matches('/'), TRANSPORT_PROTOCOL_HTTP_JSON),
+        ]
+    });
+    // Last, so that whoever speaks both takes the newer.
+    let before = urls.iter().map(|url| AgentInterface {
+        protocol_version: Version::ZeroThree.name().into(),
+        ..AgentInterface::new(url.as_str(), TRANSPORT_PROTOCOL_JSONRPC)
+    });
+    of_one.chain(before).collect()
+}
+
+/// Those that a reader is told of.
+fn skills(config: &CardConfig, caller: Option<&Caller>) -> Vec<AgentSkill> {
+    let skill = |id: &str, name: &str, description: &str| AgentSkill {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        description: description.to_owned(),
+        tags: Vec::new(),
+        examples: None,
+        input_modes: None,
+        output_modes: None,
+        security_requirements: None,
+    };
+    if config.skills.is_empty() {
+        return vec![AgentSkill {
+            tags: vec!["agent".into()],
+            ..skill("message", &config.name, &config.description)
+        }];
+    }
+    let shown = config.skills.iter().filter(|one| is_for(one.role, caller));
+    shown
+        .map(|one| AgentSkill {
+            tags: one.tags.clone(),
+            examples: (!one.examples.is_empty()).then(|| one.examples.clone()),
+            ..skill(&one.id, &one.name, &one.description)
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use agentd_config::document::{Principal, Role};
+
     use super::*;
+    use crate::caller::Principals;
 
     fn config() -> CardConfig {
         CardConfig {
@@ -164,16 +302,34 @@ mod tests {
             description: "Helps.".into(),
             version: "0.1.0".into(),
             url: Url::parse("https://helper-agent.team.svc:8443/").unwrap(),
+            external: None,
+            skills: Vec::new(),
+            extensions: Vec::new(),
             mutual_tls: true,
         }
     }
 
+    fn shown(card: &Card, host: &str) -> Value {
+        let uri: Uri = format!("https://{host}/").parse().unwrap();
+        serde_json::from_slice(&card.public(&HeaderMap::new(), &uri).body()).unwrap()
+    }
+
+    fn caller(role: Role) -> Caller {
+        let spiffe_id = "spiffe://td/ns/a/sa/alice";
+        let principals = Principals::new(&[Principal {
+            name: "alice".into(),
+            spiffe_id: spiffe_id.into(),
+            role,
+        }]);
+        principals.caller(&spiffe_id.parse().unwrap()).unwrap().clone()
+    }
+
     #[test]
     fn promises_what_is_there_and_nothing_else() {
-        let card = Card::new(&config()).unwrap();
-        let value: serde_json::Value = serde_json::from_slice(&card.body()).unwrap();
+        let card = Card::new(config()).unwrap();
+        assert!(!card.varies());
         assert_eq!(
-            value,
+            shown(&card, "helper-agent.team.svc:8443"),
             serde_json::json!({
                 "name": "helper",
                 "description": "Helps.",
@@ -195,8 +351,8 @@ mod tests {
                 "url": "https://helper-agent.team.svc:8443/",
                 "preferredTransport": "JSONRPC",
                 "additionalInterfaces": [{ "url": "https://helper-agent.team.svc:8443/", "transport": "JSONRPC" }],
-                "supportsAuthenticatedExtendedCard": false,
-                "capabilities": { "streaming": true, "pushNotifications": false, "extendedAgentCard": false },
+                "supportsAuthenticatedExtendedCard": true,
+                "capabilities": { "streaming": true, "pushNotifications": false, "extendedAgentCard": true },
                 "defaultInputModes": ["text/plain", "application/json"],
                 "defaultOutputModes": ["text/plain"],
                 "skills": [{ "id": "message", "name": "helper", "description": "Helps.", "tags": ["agent"] }],
@@ -213,7 +369,8 @@ mod tests {
 
     #[test]
     fn validators() {
-        let card = Card::new(&config()).unwrap();
+        let written = |config| Card::new(config).unwrap().inside;
+        let card = written(config());
         let etag = card.etag().to_owned();
         assert!(card.matches(&etag));
         assert!(card.matches(&format!("W/{etag}")));
@@ -221,12 +378,108 @@ mod tests {
         assert!(card.matches("*"));
         assert!(!card.matches("\"x\""));
         assert!(!card.matches(""));
-        let other = Card::new(&CardConfig {
+        let other = written(CardConfig {
             name: "other".into(),
+            ..config()
+        });
+        assert_ne!(other.etag(), etag);
+    }
+
+    #[test]
+    fn field_a05_each_audience_finds_the_address_that_is_true_for_it_first() {
+        let card = Card::new(CardConfig {
+            external: Some(Url::parse("https://agents.example/helper").unwrap()),
             ..config()
         })
         .unwrap();
-        assert_ne!(other.etag(), etag);
+        assert!(card.varies());
+        assert_eq!(card.base_paths(), ["/helper", ""]);
+        let (inside, outside) = (
+            "https://helper-agent.team.svc:8443/",
+            "https://agents.example/helper",
+        );
+        for (host, first, second) in [
+            ("helper-agent.team.svc:8443", inside, outside),
+            ("agents.example", outside, inside),
+        ] {
+            let shown = shown(&card, host);
+            let interfaces = shown["supportedInterfaces"].as_array().unwrap();
+            let urls: Vec<_> = interfaces
+                .iter()
+                .map(|one| {
+                    (
+                        one["url"].as_str().unwrap(),
+                        one["protocolVersion"].as_str().unwrap(),
+                    )
+                })
+                .collect();
+            let bare = |url: &'static str| url.trim_end_matches('/');
+            assert_eq!(
+                urls,
+                [
+                    (first, "1.0"),
+                    (bare(first), "1.0"),
+                    (second, "1.0"),
+                    (bare(second), "1.0"),
+                    (first, "0.3"),
+                    (second, "0.3"),
+                ]
+            );
+            assert_eq!(shown["url"], first);
+            assert_eq!(shown["additionalInterfaces"][0]["url"], first);
+            assert_eq!(shown["additionalInterfaces"][1]["url"], second);
+        }
+    }
+
+    #[test]
+    fn the_extended_card_tells_each_caller_what_is_there_for_it() {
+        let skill = |id: &str, role| Skill {
+            id: id.into(),
+            name: id.into(),
+            description: "Does it.".into(),
+            tags: vec!["t".into()],
+            examples: vec!["do".into()],
+            role,
+        };
+        let extension = |uri: &str, role| Extension {
+            uri: uri.into(),
+            role,
+            ..Extension::default()
+        };
+        let card = Card::new(CardConfig {
+            skills: vec![skill("all", None), skill("ops", Some(Role::Operator))],
+            extensions: vec![
+                extension("urn:all", None),
+                extension("urn:ops", Some(Role::Operator)),
+            ],
+            ..config()
+        })
+        .unwrap();
+        let ids = |card: &Value| -> Vec<String> {
+            let of = |list: &Value, member: &str| -> Vec<String> {
+                let all = list.as_array().into_iter().flatten();
+                all.map(|one| one[member].as_str().unwrap().to_owned()).collect()
+            };
+            [
+                of(&card["skills"], "id"),
+                of(&card["capabilities"]["extensions"], "uri"),
+            ]
+            .concat()
+        };
+        let extended = |role, version| {
+            let uri = Uri::from_static("/");
+            card.extended(&caller(role), &HeaderMap::new(), &uri, version)
+                .unwrap()
+        };
+        assert_eq!(ids(&shown(&card, "x")), ["all", "urn:all"]);
+        assert_eq!(ids(&extended(Role::User, Version::One)), ["all", "urn:all"]);
+        let whole = extended(Role::Operator, Version::One);
+        assert_eq!(ids(&whole), ["all", "ops", "urn:all", "urn:ops"]);
+        // Readers of 1.0 know no member of 0.3, and those of 0.3 need theirs.
+        assert_eq!(whole.get("preferredTransport"), None);
+        let before = extended(Role::Operator, Version::ZeroThree);
+        assert_eq!(before["preferredTransport"], "JSONRPC");
+        assert_eq!(ids(&before), ids(&whole));
     }
 
     #[test]

@@ -126,18 +126,14 @@ impl Fault {
         }
     }
 
-    /// What 0.3 has for a card that is not there.
-    pub(crate) fn no_extended_card() -> Self {
+    /// What the caller must name in a header and does not.
+    pub(crate) fn extension_required(missing: &[&str], header: &str) -> Self {
         Self::new(
-            code::EXTENDED_CARD_NOT_CONFIGURED,
-            "this agent has no other card for callers that it knows; its card says so",
-        )
-    }
-
-    pub(crate) fn unsupported(method: &str) -> Self {
-        Self::new(
-            code::UNSUPPORTED_OPERATION,
-            format!("this agent does not offer {method}; its card says so"),
+            code::EXTENSION_SUPPORT_REQUIRED,
+            format!(
+                "this agent requires extensions that the call does not name; send `{header}: {}`",
+                missing.join(", ")
+            ),
         )
     }
 

@@ -107,6 +107,7 @@ fn understood(operation: Operation, params: Value) -> Result<Value, Fault> {
         Operation::ListTasks => list::parse(&params).map(|listing| object!(listing.request.context_id)),
         Operation::GetTask => message::get(params).map(|parsed| object!(parsed.request.id)),
         Operation::CancelTask | Operation::SubscribeToTask => message::id(&params).map(|id| object!(id)),
+        Operation::GetExtendedAgentCard => Ok(object!({})),
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use agentd_identity::SpiffeId;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Body;
 
 use crate::access::{Refusal, authorise};
@@ -14,7 +15,7 @@ use crate::binding::JSON;
 use crate::body::Answer;
 use crate::budget::Budget;
 use crate::call::call;
-use crate::card::{CACHE_CONTROL, Card, WELL_KNOWN};
+use crate::card::{CACHE_CONTROL, Card, VARY, WELL_KNOWN};
 use crate::fault::refusal_body;
 use crate::listener::Authentication;
 use crate::service::Service;
@@ -44,8 +45,8 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (head, body) = request.into_parts();
-    let outcome = if route(head.uri.path(), app.card.base_path()) == Route::Card {
-        card(&app.card, &head.method, &head.headers)
+    let outcome = if route(head.uri.path(), app.card.base_paths()) == Route::Card {
+        card(&app.card, &head)
     } else {
         match authorise(&app.authentication, peer, &head.headers, &head.uri) {
             Ok(caller) => call(app, caller, head, body).await,
@@ -67,12 +68,13 @@ pub(crate) enum Route<'a> {
     Rest(&'a str),
 }
 
-/// `URL` and `URL/` are the same, with the path of the promised URL or, behind a proxy that strips it, without.
-pub(crate) fn route<'a>(path: &'a str, base: &str) -> Route<'a> {
-    let path = path
-        .strip_prefix(base)
-        .filter(|rest| rest.is_empty() || rest.starts_with('/'))
-        .unwrap_or(path);
+/// `URL` and `URL/` are the same, with the path of a promised URL or, behind a proxy that strips it, without.
+pub(crate) fn route<'a>(path: &'a str, bases: &[String]) -> Route<'a> {
+    let below = |base: &String| {
+        let rest = path.strip_prefix(base.as_str())?;
+        (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+    };
+    let path = bases.iter().find_map(below).unwrap_or(path);
     match path {
         WELL_KNOWN => Route::Card,
         "" | "/" => Route::Rpc,
@@ -80,11 +82,14 @@ pub(crate) fn route<'a>(path: &'a str, base: &str) -> Route<'a> {
     }
 }
 
-fn card(card: &Card, method: &Method, headers: &HeaderMap) -> Result<Response<Answer>, Refusal> {
-    if method != Method::GET && method != Method::HEAD {
+fn card(card: &Card, head: &Parts) -> Result<Response<Answer>, Refusal> {
+    if head.method != Method::GET && head.method != Method::HEAD {
         return Err(not_allowed("GET, HEAD", "the card is read with GET"));
     }
-    let known = headers
+    let varies = card.varies();
+    let card = card.public(&head.headers, &head.uri);
+    let known = head
+        .headers
         .get_all(header::IF_NONE_MATCH)
         .iter()
         .filter_map(|value| value.to_str().ok())
@@ -102,6 +107,11 @@ fn card(card: &Card, method: &Method, headers: &HeaderMap) -> Result<Response<An
     response
         .headers_mut()
         .insert(header::CACHE_CONTROL, HeaderValue::from_static(CACHE_CONTROL));
+    if varies {
+        response
+            .headers_mut()
+            .insert(header::VARY, HeaderValue::from_static(VARY));
+    }
     Ok(response)
 }
 
@@ -175,7 +185,10 @@ mod tests {
             ("/agents/a/tasks/1", "/agents/a", Route::Rest("/tasks/1")),
             ("//", "", Route::Rest("//")),
         ] {
-            assert_eq!(route(path, base), expected, "{path} below {base}");
+            assert_eq!(route(path, &[base.to_owned()]), expected, "{path} below {base}");
         }
+        let both = ["/agents/a".to_owned(), "/a".to_owned()];
+        assert_eq!(route("/agents/a/tasks", &both), Route::Rest("/tasks"));
+        assert_eq!(route("/a/tasks", &both), Route::Rest("/tasks"));
     }
 }

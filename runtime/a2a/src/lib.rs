@@ -6,6 +6,7 @@
 //! is behind [`Service`].
 
 mod access;
+mod audience;
 mod binding;
 mod body;
 mod budget;
@@ -14,6 +15,7 @@ pub mod caller;
 pub mod card;
 pub mod client;
 mod connection;
+mod extension;
 mod fault;
 #[cfg(test)]
 mod fuzz;

@@ -18,6 +18,8 @@ pub enum Operation {
     CancelTask,
     /// `SubscribeToTask`.
     SubscribeToTask,
+    /// `GetExtendedAgentCard`.
+    GetExtendedAgentCard,
 }
 
 /// What a method name stands for.
@@ -25,8 +27,6 @@ pub enum Operation {
 pub enum Method {
     /// It is served.
     Served(Operation),
-    /// It belongs to A2A and the card does not promise it.
-    Unsupported,
     /// It needs push notifications, which the card does not promise.
     PushNotSupported,
     /// It is no method of A2A 1.0.
@@ -35,13 +35,14 @@ pub enum Method {
 
 impl Operation {
     /// All that are served.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::SendMessage,
         Self::SendStreamingMessage,
         Self::GetTask,
         Self::ListTasks,
         Self::CancelTask,
         Self::SubscribeToTask,
+        Self::GetExtendedAgentCard,
     ];
 
     /// The least role that may call it. Whose task it may touch is decided by [`crate::Caller::may_see`].
@@ -52,7 +53,8 @@ impl Operation {
             | Self::GetTask
             | Self::ListTasks
             | Self::CancelTask
-            | Self::SubscribeToTask => Role::Agent,
+            | Self::SubscribeToTask
+            | Self::GetExtendedAgentCard => Role::Agent,
         }
     }
 
@@ -65,6 +67,7 @@ impl Operation {
             Self::ListTasks => a2a::methods::LIST_TASKS,
             Self::CancelTask => a2a::methods::CANCEL_TASK,
             Self::SubscribeToTask => a2a::methods::SUBSCRIBE_TO_TASK,
+            Self::GetExtendedAgentCard => a2a::methods::GET_EXTENDED_AGENT_CARD,
         }
     }
 }
@@ -80,7 +83,6 @@ impl Method {
             m::CREATE_PUSH_CONFIG | m::GET_PUSH_CONFIG | m::LIST_PUSH_CONFIGS | m::DELETE_PUSH_CONFIG => {
                 Self::PushNotSupported
             }
-            m::GET_EXTENDED_AGENT_CARD => Self::Unsupported,
             _ => Self::Unknown,
         }
     }
@@ -102,7 +104,10 @@ mod tests {
             ("ListTasks", Method::Served(Operation::ListTasks)),
             ("CancelTask", Method::Served(Operation::CancelTask)),
             ("SubscribeToTask", Method::Served(Operation::SubscribeToTask)),
-            ("GetExtendedAgentCard", Method::Unsupported),
+            (
+                "GetExtendedAgentCard",
+                Method::Served(Operation::GetExtendedAgentCard),
+            ),
             ("CreateTaskPushNotificationConfig", Method::PushNotSupported),
             ("GetTaskPushNotificationConfig", Method::PushNotSupported),
             ("ListTaskPushNotificationConfigs", Method::PushNotSupported),

@@ -81,6 +81,13 @@ fn understood(version: Version, method: &str, params: Option<Value>) -> Result<(
         Version::One => operation(method)?,
         Version::ZeroThree => v03::operation(method)?,
     };
+    let params = match (params, operation) {
+        // There is nothing to say, and in 0.3 no place to say it.
+        (None | Some(Value::Null), Operation::GetExtendedAgentCard) => {
+            Some(Value::Object(serde_json::Map::new()))
+        }
+        (params, _) => params,
+    };
     let Some(Value::Object(params)) = params else {
         return Err(Fault::params(vec![crate::fault::violation(
             "params",
@@ -98,7 +105,6 @@ fn understood(version: Version, method: &str, params: Option<Value>) -> Result<(
 pub(crate) fn operation(method: &str) -> Result<Operation, Fault> {
     match Method::of(method) {
         Method::Served(operation) => Ok(operation),
-        Method::Unsupported => Err(Fault::unsupported(method)),
         Method::PushNotSupported => Err(Fault::push_not_supported()),
         Method::Unknown => Err(Fault::method(method)),
     }
@@ -183,9 +189,10 @@ mod tests {
             code(r#"{"id":1,"jsonrpc":"2.0","method":"GetTask","params":[1]}"#, v),
             (JsonRpcId::Number(1), -32602)
         );
+        let extended = r#"{"id":1,"jsonrpc":"2.0","method":"GetExtendedAgentCard"}"#;
         assert_eq!(
-            code(r#"{"id":1,"jsonrpc":"2.0","method":"GetExtendedAgentCard"}"#, v),
-            (JsonRpcId::Number(1), -32004)
+            parse(extended.as_bytes(), v).unwrap().operation,
+            Operation::GetExtendedAgentCard
         );
         assert_eq!(
             code(

@@ -5,6 +5,7 @@
 //! patch (RFC 7396) of the second onto the first gives the whole.
 
 mod budget;
+mod card;
 mod connection;
 mod context;
 mod intelligence;
@@ -20,6 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::budget::{Budget, Degrade, Exhausted, Per, Reserve, Slow, Window};
+pub use self::card::{Extension, External, Skill};
 pub use self::connection::{Auth, ClientTls, Connection, OAuth2Auth, StaticAuth};
 pub use self::context::{Context, Plan};
 pub use self::intelligence::{Dialect, Intelligence, ModelEndpoint, StructuredOutput};
@@ -208,6 +210,15 @@ pub struct A2a {
     /// The URL that the card promises. Absent: the listener's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// How callers from outside reach it, where that is another way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external: Option<External>,
+    /// What the card says that the agent can do. Absent: that it takes messages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<Skill>,
+    /// Extensions of the protocol that callers may name, or must.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<Extension>,
     /// Given certificates; absent where `identity` provides the SVID.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ServerTls>,

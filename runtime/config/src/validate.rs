@@ -2,6 +2,7 @@
 //! same texts. Never shows a value that could be a credential.
 
 mod bridge;
+mod card;
 mod connection;
 mod listener;
 mod spending;

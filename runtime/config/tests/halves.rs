@@ -124,14 +124,55 @@ fn a2a() -> impl Strategy<Value = A2a> {
         of(tls),
         vec(principal, 0..3),
         any::<bool>(),
+        promised(),
     )
-        .prop_map(|(listen, url, tls, principals, dev)| A2a {
-            listen,
-            url,
-            tls,
-            principals,
-            dev,
-        })
+        .prop_map(
+            |(listen, url, tls, principals, dev, (external, skills, extensions))| A2a {
+                listen,
+                url,
+                external,
+                skills,
+                extensions,
+                tls,
+                principals,
+                dev,
+            },
+        )
+}
+
+/// What the card promises beside what every card does.
+fn promised() -> impl Strategy<Value = (Option<External>, Vec<Skill>, Vec<Extension>)> {
+    let role = || {
+        of(prop_oneof![
+            Just(Role::Agent),
+            Just(Role::User),
+            Just(Role::Operator)
+        ])
+    };
+    let external = word().prop_map(|url| External { url });
+    let skill =
+        (word(), vec(word(), 0..3), vec(word(), 0..3), role()).prop_map(|(id, tags, examples, role)| Skill {
+            name: id.clone(),
+            description: id.clone(),
+            id,
+            tags,
+            examples,
+            role,
+        });
+    let params = btree_map(word(), any::<i32>(), 0..3);
+    let extension = (word(), of(word()), any::<bool>(), params, role()).prop_map(
+        |(uri, description, required, params, role)| Extension {
+            uri,
+            description,
+            required,
+            params: params
+                .into_iter()
+                .map(|(name, value)| (name, value.into()))
+                .collect(),
+            role,
+        },
+    );
+    (of(external), vec(skill, 0..3), vec(extension, 0..3))
 }
 
 fn pod() -> impl Strategy<Value = (Option<Identity>, Option<Report>)> {
@@ -513,6 +554,9 @@ const CLASSES: &[(&str, bool)] = &[
     ("a2a.listen", false),
     // In the card, which is made with the listener.
     ("a2a.url", false),
+    ("a2a.external.url", false),
+    ("a2a.skills", false),
+    ("a2a.extensions", false),
     ("a2a.tls.cert", false),
     ("a2a.tls.key", false),
     ("a2a.principals", true),

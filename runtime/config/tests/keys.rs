@@ -144,6 +144,38 @@ const ROWS: &[Row] = &[
     ("a2a.url", "https://x.example", |d| {
         d.a2a.url = Some("https://x.example".into())
     }),
+    ("a2a.external.url", "https://x.example", |d| {
+        d.a2a.external = Some(External {
+            url: "https://x.example".into(),
+        })
+    }),
+    (
+        "a2a.skills",
+        r#"[{"id": "s", "name": "n", "description": "d", "tags": ["t"], "examples": ["e"], "role": "user"}]"#,
+        |d| {
+            d.a2a.skills = vec![Skill {
+                id: "s".into(),
+                name: "n".into(),
+                description: "d".into(),
+                tags: vec!["t".into()],
+                examples: vec!["e".into()],
+                role: Some(Role::User),
+            }]
+        },
+    ),
+    (
+        "a2a.extensions",
+        r#"[{"uri": "urn:x", "description": "d", "required": true, "params": {"a": 1}, "role": "user"}]"#,
+        |d| {
+            d.a2a.extensions = vec![Extension {
+                uri: "urn:x".into(),
+                description: Some("d".into()),
+                required: true,
+                params: serde_json::Map::from_iter([("a".to_owned(), 1.into())]),
+                role: Some(Role::User),
+            }]
+        },
+    ),
     ("a2a.tls.cert", "/cert", |d| tls(d).cert = "/cert".into()),
     ("a2a.tls.key", "/key", |d| tls(d).key = "/key".into()),
     (

@@ -164,6 +164,13 @@ fn every_rule_bites() {
         ("/a2a/listen", json!("http://0.0.0.0:8443")),
         ("/a2a/listen", json!(null)),
         ("/a2a/url", json!("triage")),
+        ("/a2a/url", json!("https://0.0.0.0:8443")),
+        ("/a2a/url", json!("https://[::]:8443")),
+        ("/a2a/external", json!({"url": "http://agent.example"})),
+        ("/a2a/external", json!({"url": "https://me:hunter2@agent.example/?a=b"})),
+        ("/a2a/skills", json!([{"id": "s", "name": " ", "description": "d"}, {"id": "s", "name": "n", "description": "d", "tags": [""]}])),
+        ("/a2a/extensions", json!([{"uri": "urn:a"}, {"uri": "urn:a"}, {"uri": "urn:a,b"}, {"uri": "name"}])),
+        ("/a2a/extensions", json!(vec![json!({"uri": "urn:a"}); 65])),
         ("/a2a/tls", json!({"cert": "/c", "key": "/k"})),
         ("/a2a/dev", json!(true)),
         ("/a2a/principals/0/spiffe_id", json!("*")),
@@ -214,6 +221,7 @@ fn every_rule_bites() {
     .chain(
         [
             ("/agent", json!({})),
+            ("/a2a", json!({"external": {"url": "https://x"}, "skills": [{"id": "s", "name": "n", "description": "d"}], "extensions": [{"uri": "urn:a"}]})),
             ("/a2a", json!({"principals": [{"name": "b", "spiffe_id": "spiffe://td/x", "role": "user"}], "url": "https://x", "dev": true})),
             ("/report", json!({"url": "https://r", "server_id": "spiffe://td/c"})),
             ("/mcp/servers/0/tls", json!({"ca_file": "/x"})),

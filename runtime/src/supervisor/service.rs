@@ -263,16 +263,21 @@ async fn bind(
         Some(url) => Url::parse(url),
         None => url_of(if secure { "https" } else { "http" }, listener.local_addr()),
     };
+    let external = document.a2a.external.as_ref();
+    let external = external.map(|external| Url::parse(&external.url)).transpose();
     let card = CardConfig {
         name: foundation.runner.instance.clone(),
         description: format!("The agent {}", foundation.runner.instance),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         url: url.map_err(|error| listen_fault("a2a.url", &error))?,
+        external: external.map_err(|error| listen_fault("a2a.external.url", &error))?,
+        skills: document.a2a.skills.clone(),
+        extensions: document.a2a.extensions.clone(),
         mutual_tls,
     };
     Ok((
         listener,
-        Card::new(&card).map_err(|error| StartError::System(error.to_string()))?,
+        Card::new(card).map_err(|error| StartError::System(error.to_string()))?,
     ))
 }
 

@@ -17,11 +17,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = Listener::bind(loopback, Transport::Plain, Authentication::Dev).await?;
     let url = card::url_of("http", listener.local_addr())?;
     println!("{url}");
-    let card = Card::new(&CardConfig {
+    let card = Card::new(CardConfig {
         name: "tck-agent".to_owned(),
         description: "Does as the message ids of the TCK say".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         url,
+        external: None,
+        skills: Vec::new(),
+        extensions: Vec::new(),
         mutual_tls: false,
     })?;
     let drain = Drain::new();

@@ -7,17 +7,19 @@ use serde_json::{Map, Value, json};
 /// As a card of 0.3 has it: with the patch.
 const PROTOCOL_VERSION: &str = "0.3.0";
 
-/// Adds the members of 0.3 to a card of 1.0. `scheme`: the name and the description of its security scheme.
-pub(crate) fn add(card: &mut Map<String, Value>, url: &str, scheme: Option<(&str, &str)>) {
+/// Adds the members of 0.3 to a card of 1.0. `urls`: where it is reached, the best first. `scheme`: the name and the
+/// description of its security scheme.
+pub(crate) fn add(card: &mut Map<String, Value>, urls: &[&str], scheme: Option<(&str, &str)>) {
+    let interfaces: Vec<_> = urls
+        .iter()
+        .map(|url| json!({ "url": url, "transport": TRANSPORT_PROTOCOL_JSONRPC }))
+        .collect();
     let members = [
         ("protocolVersion", json!(PROTOCOL_VERSION)),
-        ("url", json!(url)),
+        ("url", json!(urls.first())),
         ("preferredTransport", json!(TRANSPORT_PROTOCOL_JSONRPC)),
-        (
-            "additionalInterfaces",
-            json!([{ "url": url, "transport": TRANSPORT_PROTOCOL_JSONRPC }]),
-        ),
-        ("supportsAuthenticatedExtendedCard", json!(false)),
+        ("additionalInterfaces", json!(interfaces)),
+        ("supportsAuthenticatedExtendedCard", json!(true)),
     ];
     card.extend(members.map(|(name, value)| (name.to_owned(), value)));
     let Some((name, description)) = scheme else { return };

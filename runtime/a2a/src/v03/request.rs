@@ -23,7 +23,7 @@ pub(crate) fn operation(method: &str) -> Result<Operation, Fault> {
         | "tasks/pushNotificationConfig/get"
         | "tasks/pushNotificationConfig/list"
         | "tasks/pushNotificationConfig/delete" => Err(Fault::push_not_supported()),
-        "agent/getAuthenticatedExtendedCard" => Err(Fault::no_extended_card()),
+        "agent/getAuthenticatedExtendedCard" => Ok(Operation::GetExtendedAgentCard),
         _ if Method::of(method) == Method::Unknown => Err(Fault::method(method)),
         _ => Err(Fault::method_of_one(method)),
     }
@@ -39,8 +39,8 @@ pub(crate) fn params(operation: Operation, params: Map<String, Value>) -> Result
             named(params, &["id", "historyLength"], &mut found)
         }
         Operation::CancelTask | Operation::SubscribeToTask => named(params, &["id"], &mut found),
-        // No method of 0.3 leads here.
-        Operation::ListTasks => Map::new(),
+        // No method of 0.3 leads to the first, and the second has none.
+        Operation::ListTasks | Operation::GetExtendedAgentCard => Map::new(),
     };
     if found.is_empty() {
         Ok(Value::Object(params))

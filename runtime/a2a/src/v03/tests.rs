@@ -50,7 +50,10 @@ fn methods() {
         ("tasks/pushNotificationConfig/get", Err(-32003)),
         ("tasks/pushNotificationConfig/list", Err(-32003)),
         ("tasks/pushNotificationConfig/delete", Err(-32003)),
-        ("agent/getAuthenticatedExtendedCard", Err(-32007)),
+        (
+            "agent/getAuthenticatedExtendedCard",
+            Ok(Operation::GetExtendedAgentCard),
+        ),
         ("tasks/list", Err(-32601)),
         ("SendMessage", Err(-32601)),
         ("ListTasks", Err(-32601)),

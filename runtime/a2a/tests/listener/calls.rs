@@ -115,7 +115,6 @@ async fn versions_types_and_methods() {
         (rpc("/", "CancelTask", json!({})), -32602),
         (rpc("/", "SendStreamingMessage", message("away")), -32603),
         (rpc("/", "SubscribeToTask", json!({ "id": "x" })), -32001),
-        (rpc("/", "GetExtendedAgentCard", json!({})), -32004),
         (rpc("/", "CreateTaskPushNotificationConfig", json!({})), -32003),
         (rpc("/", "SendMessage", json!({})), -32602),
         (rpc("/", "SendMessage", message("away")), -32603),

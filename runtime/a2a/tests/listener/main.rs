@@ -9,6 +9,8 @@
 mod access;
 mod bounds;
 mod calls;
+mod cards;
+mod extensions;
 mod life;
 mod lists;
 mod rest;

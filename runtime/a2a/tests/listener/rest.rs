@@ -80,14 +80,6 @@ async fn an_error_has_the_status_the_reason_and_the_fields() {
             "TASK_NOT_FOUND",
         ),
         (
-            "GET",
-            "/extendedAgentCard",
-            NOTHING,
-            400,
-            "FAILED_PRECONDITION",
-            "UNSUPPORTED_OPERATION",
-        ),
-        (
             "POST",
             config,
             json!({}),

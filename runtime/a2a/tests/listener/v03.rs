@@ -112,7 +112,6 @@ async fn errors_are_those_of_0_3() {
         ("message/send", agent, -32602),
         ("message/send", message("hi"), -32602),
         ("tasks/pushNotificationConfig/get", nobody, -32003),
-        ("agent/getAuthenticatedExtendedCard", Value::Null, -32007),
         ("tasks/list", json!({}), -32601),
     ] {
         let answer = alice.send(before(method, params)).await.unwrap();

@@ -311,19 +311,21 @@ pub fn agent() -> Arc<Agent> {
 }
 
 pub fn card(address: SocketAddr, scheme: &str) -> Arc<Card> {
-    let url = format!("{scheme}://localhost:{}/agents/helper", address.port())
-        .parse()
-        .unwrap();
-    Arc::new(
-        Card::new(&CardConfig {
-            name: "helper".into(),
-            description: "Helps.".into(),
-            version: "0.1.0".into(),
-            url,
-            mutual_tls: scheme == "https",
-        })
-        .unwrap(),
-    )
+    Arc::new(Card::new(card_config(address, scheme)).unwrap())
+}
+
+pub fn card_config(address: SocketAddr, scheme: &str) -> CardConfig {
+    let url = format!("{scheme}://localhost:{}/agents/helper", address.port());
+    CardConfig {
+        name: "helper".into(),
+        description: "Helps.".into(),
+        version: "0.1.0".into(),
+        url: url.parse().unwrap(),
+        external: None,
+        skills: Vec::new(),
+        extensions: Vec::new(),
+        mutual_tls: scheme == "https",
+    }
 }
 
 pub fn source(authority: &Authority, own: &str, dns: &[&str]) -> IdentitySource {
@@ -346,6 +348,11 @@ pub fn authority(trust_domain: &str) -> Authority {
 
 impl World {
     pub async fn start() -> Self {
+        Self::promising(|config| config).await
+    }
+
+    /// Whose card says what this makes of an ordinary one.
+    pub async fn promising(promise: impl FnOnce(CardConfig) -> CardConfig) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let authority = authority(TD);
         let source = source(&authority, SERVER, &["localhost"]);
@@ -358,7 +365,8 @@ impl World {
         .await
         .unwrap();
         let (agent, drain, address) = (agent(), Drain::new(), listener.local_addr());
-        tokio::spawn(listener.serve(agent.clone(), card(address, "https"), drain.watch()));
+        let card = Card::new(promise(card_config(address, "https"))).unwrap();
+        tokio::spawn(listener.serve(agent.clone(), Arc::new(card), drain.watch()));
         Self {
             authority,
             source,

@@ -10,15 +10,7 @@ use crate::fault::Fault;
 pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
     let a2a = &document.a2a;
     principals(document, &a2a.principals, faults);
-    if let Some(url) = &a2a.url
-        && !url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "https" | "http") && url.has_host())
-    {
-        faults.push(Fault::new(
-            "a2a.url",
-            "is not an https URL",
-            "write the URL that callers use",
-        ));
-    }
+    super::card::check(a2a, faults);
     let Some(text) = &a2a.listen else {
         without_listener(a2a, faults);
         return;
@@ -33,12 +25,18 @@ fn without_listener(a2a: &A2a, faults: &mut Vec<Fault>) {
     let A2a {
         listen: _,
         url,
+        external,
+        skills,
+        extensions,
         tls,
         principals,
         dev,
     } = a2a;
     for (key, given) in [
         ("a2a.url", url.is_some()),
+        ("a2a.external", external.is_some()),
+        ("a2a.skills", !skills.is_empty()),
+        ("a2a.extensions", !extensions.is_empty()),
         ("a2a.tls", tls.is_some()),
         ("a2a.principals", !principals.is_empty()),
         ("a2a.dev", *dev),
@@ -57,6 +55,9 @@ fn with_listener(document: &Document, listen: Listen, faults: &mut Vec<Fault>) {
     let A2a {
         listen: _,
         url: _,
+        external: _,
+        skills: _,
+        extensions: _,
         tls,
         principals,
         dev,

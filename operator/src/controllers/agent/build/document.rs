@@ -79,9 +79,8 @@ pub fn document(parts: Parts) -> Document {
         a2a: A2a {
             listen: Some(format!("https://{}", platform::any(SERVE_PORT))),
             url: Some(url),
-            tls: None,
             principals,
-            dev: false,
+            ..A2a::default()
         },
         store,
         limits: Limits {
