@@ -4,11 +4,13 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use a2a::{
     MutualTlsSecurityScheme, SecurityScheme, TRANSPORT_PROTOCOL_HTTP_JSON, TRANSPORT_PROTOCOL_JSONRPC,
 };
 use agentd_config::document::{Extension, Skill};
+use agentd_identity::{IdentitySource, Svid};
 use bytes::Bytes;
 use http::{HeaderMap, Uri};
 use serde_json::Value;
@@ -17,6 +19,7 @@ use url::Url;
 use crate::audience::{Audience, audience};
 use crate::caller::Caller;
 use crate::extension::{Extensions, is_for};
+use crate::signature::signed;
 use crate::v03;
 use crate::version::Version;
 use crate::wire::{AgentCapabilities, AgentCard, AgentInterface, AgentSkill};
@@ -62,10 +65,19 @@ pub struct CardConfig {
 pub struct Card {
     config: CardConfig,
     extensions: Extensions,
+    signer: Option<IdentitySource>,
+    public: Mutex<Public>,
+    base_paths: Vec<String>,
+}
+
+/// The public cards of one moment.
+#[derive(Debug)]
+struct Public {
+    /// What they are signed with.
+    signed_by: Option<Arc<Svid>>,
     inside: Written,
     /// None where both audiences are shown the same.
     outside: Option<Written>,
-    base_paths: Vec<String>,
 }
 
 /// A public card ready to serve.
@@ -82,15 +94,6 @@ impl Card {
     /// When it cannot be written as JSON.
     pub fn new(config: CardConfig) -> Result<Self, serde_json::Error> {
         let extensions = Extensions::new(&config.extensions);
-        let public = |audience| {
-            let card = build_card(&config, &extensions, audience, None);
-            Written::new(&with_members_before(&config, audience, &card)?)
-        };
-        let inside = public(Audience::Inside)?;
-        let outside = match &config.external {
-            Some(_) => Some(public(Audience::Outside)?),
-            None => None,
-        };
         // The longest first, so that none hides another.
         let mut base_paths: Vec<String> = [Some(&config.url), config.external.as_ref()]
             .into_iter()
@@ -99,26 +102,47 @@ impl Card {
             .collect();
         base_paths.sort_by_key(|path| std::cmp::Reverse(path.len()));
         base_paths.dedup();
+        let public = Public::new(&config, &extensions, None)?;
         Ok(Self {
             config,
             extensions,
-            inside,
-            outside,
+            signer: None,
+            public: Mutex::new(public),
             base_paths,
         })
     }
 
+    /// The same, signed with the key of the moment.
+    pub fn signed_by(self, source: IdentitySource) -> Self {
+        Self {
+            signer: Some(source),
+            ..self
+        }
+    }
+
     /// The public card, as the sender of a request is shown it.
-    pub(crate) fn public(&self, headers: &HeaderMap, uri: &Uri) -> &Written {
-        match (&self.outside, audience(headers, uri, &self.config.url)) {
-            (Some(outside), Audience::Outside) => outside,
-            (Some(_), Audience::Inside) | (None, _) => &self.inside,
+    pub(crate) fn public(&self, headers: &HeaderMap, uri: &Uri) -> Written {
+        let mut public = self.public.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(svid) = self
+            .signer
+            .as_ref()
+            .and_then(|source| source.current().svid.clone())
+            && !public.signed_by.as_ref().is_some_and(|by| Arc::ptr_eq(by, &svid))
+        {
+            match Public::new(&self.config, &self.extensions, Some(svid)) {
+                Ok(signed) => *public = signed,
+                Err(error) => tracing::error!(event = "a2a.task.encode.fail", err = %error),
+            }
+        }
+        match (&public.outside, audience(headers, uri, &self.config.url)) {
+            (Some(outside), Audience::Outside) => outside.clone(),
+            (Some(_), Audience::Inside) | (None, _) => public.inside.clone(),
         }
     }
 
     /// Whether it depends on the name by which it is asked for.
     pub(crate) fn varies(&self) -> bool {
-        self.outside.is_some()
+        self.config.external.is_some()
     }
 
     /// The card with all that this caller may use.
@@ -131,6 +155,14 @@ impl Card {
     ) -> serde_json::Result<Value> {
         let audience = audience(headers, uri, &self.config.url);
         let card = build_card(&self.config, &self.extensions, audience, Some(caller));
+        let card = match self
+            .signer
+            .as_ref()
+            .and_then(|source| source.current().svid.clone())
+        {
+            Some(svid) => with_signature(card, &svid),
+            None => card,
+        };
         match version {
             Version::One => serde_json::to_value(card),
             Version::ZeroThree => with_members_before(&self.config, audience, &card),
@@ -146,6 +178,40 @@ impl Card {
     pub(crate) fn base_paths(&self) -> &[String] {
         &self.base_paths
     }
+}
+
+impl Public {
+    fn new(
+        config: &CardConfig,
+        extensions: &Extensions,
+        signed_by: Option<Arc<Svid>>,
+    ) -> serde_json::Result<Self> {
+        let written = |audience| {
+            let mut card = build_card(config, extensions, audience, None);
+            if let Some(svid) = &signed_by {
+                card = with_signature(card, svid);
+            }
+            Written::new(&with_members_before(config, audience, &card)?)
+        };
+        let inside = written(Audience::Inside)?;
+        let outside = match &config.external {
+            Some(_) => Some(written(Audience::Outside)?),
+            None => None,
+        };
+        Ok(Self {
+            signed_by,
+            inside,
+            outside,
+        })
+    }
+}
+
+/// The card as it is when it cannot be signed, which the log says.
+fn with_signature(card: AgentCard, svid: &Svid) -> AgentCard {
+    signed(card.clone(), svid).unwrap_or_else(|error| {
+        tracing::error!(event = "a2a.card.sign.fail", err = %error);
+        card
+    })
 }
 
 impl Written {
@@ -369,7 +435,10 @@ mod tests {
 
     #[test]
     fn validators() {
-        let written = |config| Card::new(config).unwrap().inside;
+        let written = |config| {
+            let public = Card::new(config).unwrap().public;
+            public.into_inner().unwrap().inside
+        };
         let card = written(config());
         let etag = card.etag().to_owned();
         assert!(card.matches(&etag));

@@ -30,6 +30,7 @@ mod rest;
 mod rpc;
 pub mod server;
 pub mod service;
+mod signature;
 mod stream;
 mod throttle;
 pub mod tls;

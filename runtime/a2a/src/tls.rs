@@ -68,6 +68,42 @@ pub fn given(cert: &Path, key: &Path, source: Option<&IdentitySource>) -> Result
     Ok(config)
 }
 
+/// Serves, to whoever names this host in its handshake, the certificate of these files, and to all others what the config
+/// serves already. Files that are not there yet are waited for: until then all are served the same.
+pub fn by_name(config: &mut ServerConfig, host: &str, cert: &Path, key: &Path) {
+    let named = PemFiles::awaited(cert, key);
+    if named.current().is_none() {
+        tracing::warn!(
+            event = "a2a.tls",
+            err = %cert.display(),
+            "the certificate for {host} is not there yet"
+        );
+    }
+    config.cert_resolver = Arc::new(ByName {
+        host: host.to_owned(),
+        named,
+        others: config.cert_resolver.clone(),
+    });
+}
+
+/// See [`by_name`].
+#[derive(Debug)]
+struct ByName {
+    host: String,
+    named: PemFiles,
+    others: Arc<dyn ResolvesServerCert>,
+}
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let is_named = hello
+            .server_name()
+            .is_some_and(|name| name.eq_ignore_ascii_case(&self.host));
+        let named = if is_named { self.named.current() } else { None };
+        named.or_else(|| self.others.resolve(hello))
+    }
+}
+
 /// A chain and its key, from files.
 #[derive(Debug)]
 struct PemFiles {
@@ -79,7 +115,7 @@ struct PemFiles {
 #[derive(Debug)]
 struct Loaded {
     stamp: Option<Stamp>,
-    pair: Arc<CertifiedKey>,
+    pair: Option<Arc<CertifiedKey>>,
 }
 
 /// What changes when a file is replaced.
@@ -92,16 +128,31 @@ impl PemFiles {
         Ok(Self {
             cert: cert.into(),
             key: key.into(),
-            loaded: Mutex::new(Loaded { stamp, pair }),
+            loaded: Mutex::new(Loaded {
+                stamp,
+                pair: Some(pair),
+            }),
         })
     }
 
-    fn current(&self) -> Arc<CertifiedKey> {
+    /// Of files that need not be there.
+    fn awaited(cert: &Path, key: &Path) -> Self {
+        Self {
+            cert: cert.into(),
+            key: key.into(),
+            loaded: Mutex::new(Loaded {
+                stamp: None,
+                pair: None,
+            }),
+        }
+    }
+
+    fn current(&self) -> Option<Arc<CertifiedKey>> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let now = stamp(&self.cert, &self.key);
         if now.is_some() && now != loaded.stamp {
             match load(&self.cert, &self.key) {
-                Ok(pair) => loaded.pair = pair,
+                Ok(pair) => loaded.pair = Some(pair),
                 Err(error) => {
                     tracing::warn!(event = "a2a.tls", err = %error, "kept the certificate before")
                 }
@@ -114,7 +165,7 @@ impl PemFiles {
 
 impl ResolvesServerCert for PemFiles {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.current())
+        self.current()
     }
 }
 

@@ -171,3 +171,37 @@ async fn the_official_clients_of_0_3_get_their_answers() {
         }
     }
 }
+
+#[tokio::test]
+async fn the_official_python_sdk_verifies_the_signature_of_the_card() {
+    let skill = agentd_config::document::Skill {
+        id: "sum".into(),
+        name: "Sums \u{20ac}".into(),
+        description: "Adds numbers.".into(),
+        ..Default::default()
+    };
+    let extension = agentd_config::document::Extension {
+        uri: "urn:x".into(),
+        params: serde_json::Map::from_iter([("n".to_owned(), serde_json::json!([1.0, 1e21, "", {}]))]),
+        ..Default::default()
+    };
+    let world = World::signing(|config| agentd_a2a::CardConfig {
+        external: Some("https://agents.example/helper".parse().unwrap()),
+        skills: vec![skill],
+        extensions: vec![extension],
+        ..config
+    })
+    .await;
+    let files = Files::of(&world, None);
+    let own = world.source.current().svid.clone().unwrap();
+    let card = world.as_nobody().await.get("/.well-known/agent-card.json").await;
+    std::fs::write(files.path("card.json"), &card.body).unwrap();
+    std::fs::write(files.path("own.pem"), own.chain_pem()).unwrap();
+    let mut judge = Command::new(python().await);
+    judge.arg(Path::new(PEERS).join("peers/python/a2a_card_signature.py"));
+    judge.args([files.path("card.json"), files.path("own.pem")]);
+    let (passed, said) = run(judge).await;
+    assert!(passed, "{said}");
+    assert!(said.contains(&format!("ok signature of {SERVER}")), "{said}");
+    assert!(said.contains("ok changed card"), "{said}");
+}

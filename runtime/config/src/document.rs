@@ -219,6 +219,9 @@ pub struct A2a {
     /// Extensions of the protocol that callers may name, or must.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<Extension>,
+    /// Whether the card is signed, with the key of `identity`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub sign_card: bool,
     /// Given certificates; absent where `identity` provides the SVID.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ServerTls>,

@@ -254,6 +254,16 @@ pub fn secret_files(document: &Document) -> Vec<PathBuf> {
     for connection in models.chain(servers).chain(&store) {
         files.extend(of_connection(connection));
     }
+    let external = document
+        .a2a
+        .external
+        .as_ref()
+        .and_then(|external| external.tls.as_ref());
+    files.extend(
+        external
+            .into_iter()
+            .flat_map(|tls| [tls.cert.clone(), tls.key.clone()]),
+    );
     files.sort();
     files.dedup();
     files

@@ -127,12 +127,13 @@ fn a2a() -> impl Strategy<Value = A2a> {
         promised(),
     )
         .prop_map(
-            |(listen, url, tls, principals, dev, (external, skills, extensions))| A2a {
+            |(listen, url, tls, principals, dev, (external, skills, extensions, sign_card))| A2a {
                 listen,
                 url,
                 external,
                 skills,
                 extensions,
+                sign_card,
                 tls,
                 principals,
                 dev,
@@ -141,7 +142,7 @@ fn a2a() -> impl Strategy<Value = A2a> {
 }
 
 /// What the card promises beside what every card does.
-fn promised() -> impl Strategy<Value = (Option<External>, Vec<Skill>, Vec<Extension>)> {
+fn promised() -> impl Strategy<Value = (Option<External>, Vec<Skill>, Vec<Extension>, bool)> {
     let role = || {
         of(prop_oneof![
             Just(Role::Agent),
@@ -149,7 +150,13 @@ fn promised() -> impl Strategy<Value = (Option<External>, Vec<Skill>, Vec<Extens
             Just(Role::Operator)
         ])
     };
-    let external = word().prop_map(|url| External { url });
+    let external = (word(), any::<bool>()).prop_map(|(url, secure)| External {
+        tls: secure.then(|| ServerTls {
+            cert: url.clone().into(),
+            key: url.clone().into(),
+        }),
+        url,
+    });
     let skill =
         (word(), vec(word(), 0..3), vec(word(), 0..3), role()).prop_map(|(id, tags, examples, role)| Skill {
             name: id.clone(),
@@ -172,7 +179,12 @@ fn promised() -> impl Strategy<Value = (Option<External>, Vec<Skill>, Vec<Extens
             role,
         },
     );
-    (of(external), vec(skill, 0..3), vec(extension, 0..3))
+    (
+        of(external),
+        vec(skill, 0..3),
+        vec(extension, 0..3),
+        any::<bool>(),
+    )
 }
 
 fn pod() -> impl Strategy<Value = (Option<Identity>, Option<Report>)> {
@@ -555,8 +567,11 @@ const CLASSES: &[(&str, bool)] = &[
     // In the card, which is made with the listener.
     ("a2a.url", false),
     ("a2a.external.url", false),
+    ("a2a.external.tls.cert", false),
+    ("a2a.external.tls.key", false),
     ("a2a.skills", false),
     ("a2a.extensions", false),
+    ("a2a.sign_card", false),
     ("a2a.tls.cert", false),
     ("a2a.tls.key", false),
     ("a2a.principals", true),

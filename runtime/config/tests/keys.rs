@@ -145,9 +145,13 @@ const ROWS: &[Row] = &[
         d.a2a.url = Some("https://x.example".into())
     }),
     ("a2a.external.url", "https://x.example", |d| {
-        d.a2a.external = Some(External {
-            url: "https://x.example".into(),
-        })
+        external(d).url = "https://x.example".into()
+    }),
+    ("a2a.external.tls.cert", "/cert", |d| {
+        external_tls(d).cert = "/cert".into()
+    }),
+    ("a2a.external.tls.key", "/key", |d| {
+        external_tls(d).key = "/key".into()
     }),
     (
         "a2a.skills",
@@ -176,6 +180,7 @@ const ROWS: &[Row] = &[
             }]
         },
     ),
+    ("a2a.sign_card", "true", |d| d.a2a.sign_card = true),
     ("a2a.tls.cert", "/cert", |d| tls(d).cert = "/cert".into()),
     ("a2a.tls.key", "/key", |d| tls(d).key = "/key".into()),
     (
@@ -368,10 +373,22 @@ const ROWS: &[Row] = &[
 ];
 
 fn tls(document: &mut Document) -> &mut ServerTls {
-    document.a2a.tls.get_or_insert_with(|| ServerTls {
+    document.a2a.tls.get_or_insert_with(no_files)
+}
+
+fn external(document: &mut Document) -> &mut External {
+    document.a2a.external.get_or_insert_default()
+}
+
+fn external_tls(document: &mut Document) -> &mut ServerTls {
+    external(document).tls.get_or_insert_with(no_files)
+}
+
+fn no_files() -> ServerTls {
+    ServerTls {
         cert: "".into(),
         key: "".into(),
-    })
+    }
 }
 
 fn mcp_store(document: &mut Document) -> &mut McpStore {

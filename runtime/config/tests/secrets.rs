@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use agentd_base::class::{Class, Classified as _};
 use agentd_config::Document;
-use agentd_config::document::{Auth, ClientTls, HttpStore, McpServer, ModelEndpoint, OAuth2Auth, StaticAuth};
+use agentd_config::document::{
+    Auth, ClientTls, External, HttpStore, McpServer, ModelEndpoint, OAuth2Auth, ServerTls, StaticAuth,
+};
 use agentd_config::file::FileError;
 use agentd_config::secret::{
     SecretError, SecretSource, SystemSecrets, Template, TemplateError, missing_secrets, secret_files,
@@ -213,6 +215,13 @@ fn document(folder: &Path) -> Document {
         ..ClientTls::default()
     });
     document.mcp.servers.push(server);
+    document.a2a.external = Some(External {
+        url: "https://x.example".into(),
+        tls: Some(ServerTls {
+            cert: file("e/tls.crt"),
+            key: file("e/tls.key"),
+        }),
+    });
     document.store.http = Some(HttpStore {
         headers: [("Z".to_owned(), reference("k/header"))].into(),
         auth: Some(Auth::Static(StaticAuth {
@@ -232,6 +241,8 @@ fn the_files_of_a_document_and_the_missing_ones() {
     let folder = tempfile::tempdir().unwrap();
     let document = document(folder.path());
     let mut expected: Vec<PathBuf> = [
+        "e/tls.crt",
+        "e/tls.key",
         "i/text",
         "k/ca.crt",
         "k/header",
@@ -251,6 +262,8 @@ fn the_files_of_a_document_and_the_missing_ones() {
     std::fs::create_dir(folder.path().join("s")).unwrap();
     std::fs::write(folder.path().join("s/header"), "x").unwrap();
     let missing = [
+        "e/tls.crt",
+        "e/tls.key",
         "i/text",
         "k/ca.crt",
         "k/header",

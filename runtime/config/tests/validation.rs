@@ -168,6 +168,7 @@ fn every_rule_bites() {
         ("/a2a/url", json!("https://[::]:8443")),
         ("/a2a/external", json!({"url": "http://agent.example"})),
         ("/a2a/external", json!({"url": "https://me:hunter2@agent.example/?a=b"})),
+        ("/a2a/external", json!({"url": "https://10.0.0.1", "tls": {"cert": "/c", "key": "/k"}})),
         ("/a2a/skills", json!([{"id": "s", "name": " ", "description": "d"}, {"id": "s", "name": "n", "description": "d", "tags": [""]}])),
         ("/a2a/extensions", json!([{"uri": "urn:a"}, {"uri": "urn:a"}, {"uri": "urn:a,b"}, {"uri": "name"}])),
         ("/a2a/extensions", json!(vec![json!({"uri": "urn:a"}); 65])),
@@ -231,6 +232,8 @@ fn every_rule_bites() {
     )
     .chain(
         [
+            ("/a2a/external", json!({"url": "http://x.example", "tls": {"cert": "/c", "key": "/k"}})),
+            ("/a2a/sign_card", json!(true)),
             ("/a2a/dev", json!(false)),
             ("/a2a/listen", json!("http://0.0.0.0:1")),
             ("/a2a/listen", json!("https://127.0.0.1:1")),

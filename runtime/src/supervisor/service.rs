@@ -238,7 +238,7 @@ async fn bind(
     let Listen { tls: secure, address } =
         endpoint::listen(listen).map_err(|refused| listen_fault(key, &refused.problem))?;
     let source = foundation.identity.as_ref().map(|identity| &identity.source);
-    let transport = match (secure, &document.a2a.tls, source) {
+    let mut transport = match (secure, &document.a2a.tls, source) {
         (false, _, _) => Transport::Plain,
         (true, Some(given), source) => Transport::Tls(Box::new(
             tls::given(&given.cert, &given.key, source).map_err(|error| listen_fault("a2a.tls", &error))?,
@@ -246,6 +246,16 @@ async fn bind(
         (true, None, Some(source)) => Transport::Tls(Box::new(tls::svid(source))),
         (true, None, None) => return Err(listen_fault(key, "https needs a2a.tls or identity")),
     };
+    let external = document.a2a.external.as_ref();
+    let external_url = external.map(|external| Url::parse(&external.url)).transpose();
+    let external_url = external_url.map_err(|error| listen_fault("a2a.external.url", &error))?;
+    if let (Transport::Tls(config), Some(host), Some(files)) = (
+        &mut transport,
+        external_url.as_ref().and_then(Url::host_str),
+        external.and_then(|external| external.tls.as_ref()),
+    ) {
+        tls::by_name(config, host, &files.cert, &files.key);
+    }
     let authentication = if document.a2a.dev {
         tracing::warn!(
             event = "a2a.dev",
@@ -263,22 +273,22 @@ async fn bind(
         Some(url) => Url::parse(url),
         None => url_of(if secure { "https" } else { "http" }, listener.local_addr()),
     };
-    let external = document.a2a.external.as_ref();
-    let external = external.map(|external| Url::parse(&external.url)).transpose();
     let card = CardConfig {
         name: foundation.runner.instance.clone(),
         description: format!("The agent {}", foundation.runner.instance),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         url: url.map_err(|error| listen_fault("a2a.url", &error))?,
-        external: external.map_err(|error| listen_fault("a2a.external.url", &error))?,
+        external: external_url,
         skills: document.a2a.skills.clone(),
         extensions: document.a2a.extensions.clone(),
         mutual_tls,
     };
-    Ok((
-        listener,
-        Card::new(card).map_err(|error| StartError::System(error.to_string()))?,
-    ))
+    let card = Card::new(card).map_err(|error| StartError::System(error.to_string()))?;
+    let card = match source.filter(|_| document.a2a.sign_card) {
+        Some(source) => card.signed_by(source.clone()),
+        None => card,
+    };
+    Ok((listener, card))
 }
 
 fn listen_fault(key: &'static str, problem: &(impl std::fmt::Display + ?Sized)) -> StartError {

@@ -128,3 +128,31 @@ async fn the_extended_card_is_for_known_callers_and_says_what_each_may_use() {
         assert_eq!(before["result"]["preferredTransport"], "JSONRPC");
     }
 }
+
+#[tokio::test]
+async fn a_signed_card_is_signed_anew_with_each_svid() {
+    let world = World::signing(|config| config).await;
+    let mut nobody = world.as_nobody().await;
+    let first = nobody.get(CARD).await;
+    let again = nobody.get(CARD).await;
+    assert_eq!(
+        (again.header("etag"), &again.body),
+        (first.header("etag"), &first.body)
+    );
+    let signature = first.json()["signatures"][0].clone();
+    assert_eq!(signature.as_object().unwrap().len(), 2, "{signature}");
+    world
+        .source
+        .set_svid(svid(&world.authority, SERVER, &["localhost"]))
+        .unwrap();
+    let second = nobody.get(CARD).await;
+    assert_ne!(second.header("etag"), first.header("etag"));
+    assert_ne!(
+        second.json()["signatures"][0]["protected"],
+        signature["protected"]
+    );
+    let mut alice = world.as_caller(ALICE).await;
+    let extended = alice.call("GetExtendedAgentCard", json!({})).await.json();
+    let protected = &extended["result"]["signatures"][0]["protected"];
+    assert_eq!(protected, &second.json()["signatures"][0]["protected"]);
+}

@@ -79,3 +79,42 @@ async fn given_certificates_are_read_again_when_they_change() {
     let mut nobody = Peer::connect(address, world.showing(None)).await.unwrap();
     assert_eq!(nobody.call("SendMessage", message("echo hi")).await.status, 401);
 }
+
+#[tokio::test]
+async fn field_a05_whoever_names_the_outer_host_is_shown_its_certificate_and_others_the_svid() {
+    let world = World::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (cert, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+    let mut config = tls::svid(&world.source);
+    tls::by_name(&mut config, "agents.example", &cert, &key);
+    let listener = Listener::bind(
+        "127.0.0.1:0".parse().unwrap(),
+        Transport::Tls(Box::new(config)),
+        Authentication::Principals(world.principals.subscribe()),
+    )
+    .await
+    .unwrap();
+    let (drain, address) = (Drain::new(), listener.local_addr());
+    tokio::spawn(listener.serve(world.agent.clone(), card(address, "https"), drain.watch()));
+    let own = world.source.current().svid.clone().unwrap().chain()[0].to_vec();
+    let served = async |name: &'static str| {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(world.showing(None)));
+        let stream = connector.connect(name.try_into().unwrap(), stream).await.unwrap();
+        stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
+    };
+    assert_eq!(
+        served("agents.example").await,
+        own,
+        "until its certificate is there"
+    );
+    for _ in 0..2 {
+        let outer = svid(&world.authority, SERVER, &["agents.example"]);
+        std::fs::write(&cert, outer.chain_pem()).unwrap();
+        std::fs::write(&key, outer.key_pem().as_bytes()).unwrap();
+        let outer = outer.chain()[0].to_vec();
+        assert_eq!(served("agents.example").await, outer);
+        assert_eq!(served("Agents.Example").await, outer);
+        assert_eq!(served("localhost").await, own);
+    }
+}

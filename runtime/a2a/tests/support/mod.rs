@@ -353,6 +353,15 @@ impl World {
 
     /// Whose card says what this makes of an ordinary one.
     pub async fn promising(promise: impl FnOnce(CardConfig) -> CardConfig) -> Self {
+        Self::with_card(|config, _| Card::new(promise(config)).unwrap()).await
+    }
+
+    /// The same, signed.
+    pub async fn signing(promise: impl FnOnce(CardConfig) -> CardConfig) -> Self {
+        Self::with_card(|config, source| Card::new(promise(config)).unwrap().signed_by(source.clone())).await
+    }
+
+    async fn with_card(card: impl FnOnce(CardConfig, &IdentitySource) -> Card) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let authority = authority(TD);
         let source = source(&authority, SERVER, &["localhost"]);
@@ -365,7 +374,7 @@ impl World {
         .await
         .unwrap();
         let (agent, drain, address) = (agent(), Drain::new(), listener.local_addr());
-        let card = Card::new(promise(card_config(address, "https"))).unwrap();
+        let card = card(card_config(address, "https"), &source);
         tokio::spawn(listener.serve(agent.clone(), Arc::new(card), drain.watch()));
         Self {
             authority,

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Role, is_default};
+use super::{Role, ServerTls, is_default};
 
 /// `a2a.external`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -13,6 +13,9 @@ use super::{Role, is_default};
 pub struct External {
     /// The https URL that callers from outside use, beside `a2a.url`.
     pub url: String,
+    /// The certificate that is served to whoever names the host of this URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ServerTls>,
 }
 
 /// One entry of `a2a.skills`.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use url::{Host, Url};
 
 use super::entry;
-use crate::document::{A2a, Extension, Skill};
+use crate::document::{A2a, Document, Extension, Skill};
 use crate::fault::Fault;
 
 /// Everybody who looks at the card gets all of them, and each call of an agent names its extensions.
@@ -22,6 +22,35 @@ pub(super) fn check(a2a: &A2a, faults: &mut Vec<Fault>) {
     }
     skills(&a2a.skills, faults);
     extensions(&a2a.extensions, faults);
+}
+
+/// What depends on how the listener is reached.
+pub(super) fn with_listener(document: &Document, secure: bool, faults: &mut Vec<Fault>) {
+    let a2a = &document.a2a;
+    if let Some(external) = a2a.external.as_ref().filter(|external| external.tls.is_some()) {
+        let key = "a2a.external.tls";
+        let by_name = Url::parse(&external.url).is_ok_and(|url| matches!(url.host(), Some(Host::Domain(_))));
+        if !secure {
+            faults.push(Fault::new(
+                key,
+                "has no effect on an http listener",
+                "use https, or take it out",
+            ));
+        } else if !by_name {
+            faults.push(Fault::new(
+                key,
+                "is served to whoever names the host of a2a.external.url, which has no name",
+                "write a URL with a name",
+            ));
+        }
+    }
+    if a2a.sign_card && document.identity.is_none() {
+        faults.push(Fault::new(
+            "a2a.sign_card",
+            "has no key to sign with",
+            "set identity, or take it out",
+        ));
+    }
 }
 
 /// An address that callers can use as it stands.

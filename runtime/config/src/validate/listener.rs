@@ -28,6 +28,7 @@ fn without_listener(a2a: &A2a, faults: &mut Vec<Fault>) {
         external,
         skills,
         extensions,
+        sign_card,
         tls,
         principals,
         dev,
@@ -37,6 +38,7 @@ fn without_listener(a2a: &A2a, faults: &mut Vec<Fault>) {
         ("a2a.external", external.is_some()),
         ("a2a.skills", !skills.is_empty()),
         ("a2a.extensions", !extensions.is_empty()),
+        ("a2a.sign_card", *sign_card),
         ("a2a.tls", tls.is_some()),
         ("a2a.principals", !principals.is_empty()),
         ("a2a.dev", *dev),
@@ -58,6 +60,7 @@ fn with_listener(document: &Document, listen: Listen, faults: &mut Vec<Fault>) {
         external: _,
         skills: _,
         extensions: _,
+        sign_card: _,
         tls,
         principals,
         dev,
@@ -88,6 +91,7 @@ fn with_listener(document: &Document, listen: Listen, faults: &mut Vec<Fault>) {
     } else {
         without_dev(document, listen, loopback, faults);
     }
+    super::card::with_listener(document, listen.tls, faults);
     match (listen.tls, tls, &document.identity) {
         (false, Some(_), _) => {
             faults.push(Fault::new(
