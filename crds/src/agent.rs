@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::shared::{LocalReference, NetworkPolicy, Opaque, Resources, TextSource, is_default};
 
-pub use a2a::{A2a, External, ExternalTls, NamespaceKind, NamespacePrincipal, Peer, Principal, Role};
+pub use a2a::{A2a, External, ExternalTls, NamespaceKind, NamespacePrincipal, Peer, Principal, Role, Skill};
 pub use intelligence::{
     Budget, BudgetPeriod, BudgetWindow, Degrade, Dialect, Intelligence, ModelEndpoint, OnExhausted,
 };

@@ -14,7 +14,7 @@ pub struct A2a {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
-    pub skills: Vec<Opaque>,
+    pub skills: Vec<Skill>,
     /// Who may call. Nobody by default; a caller gets the union of what matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
@@ -28,6 +28,34 @@ pub struct A2a {
     /// How callers outside the cluster reach it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<External>,
+}
+
+/// Something that the agent can do, as its card tells of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Skill {
+    /// Unique.
+    #[schemars(length(min = 1, max = 128))]
+    pub id: String,
+    /// For people.
+    #[schemars(length(min = 1, max = 256))]
+    pub name: String,
+    /// What it does, for those who choose an agent.
+    #[schemars(length(min = 1, max = 4096))]
+    pub description: String,
+    /// Keywords.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), inner(length(min = 1, max = 128)))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub tags: Vec<String>,
+    /// Prompts that it answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), inner(length(min = 1, max = 4096)))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub examples: Vec<String>,
+    /// The least role that is told of it. Absent: everybody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
 }
 
 /// A caller or a set of callers.

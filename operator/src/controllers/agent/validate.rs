@@ -5,6 +5,7 @@
 //! that is not built is refused by name; the lists of callers are made even when the rest is refused, so that an ID
 //! that left a spec leaves what runs.
 
+mod card;
 mod models;
 mod names;
 mod plans;
@@ -111,6 +112,7 @@ pub fn validate(inputs: &Inputs, install: &Install) -> Result<Validated, Rejecte
         .extend(quantities::check("resources", spec.resources.as_ref()));
 
     let principals = principals::resolve(inputs, &mut work);
+    let external = card::external(spec, &mut work);
     let servers = servers::resolve(inputs, &subject, install, &mut work);
     let intelligence = work.intelligence(&spec.intelligence);
     let store = work.store(spec.store.as_ref(), &servers, &subject);
@@ -134,6 +136,8 @@ pub fn validate(inputs: &Inputs, install: &Install) -> Result<Validated, Rejecte
             intelligence,
             servers: servers.entries,
             url: url.clone(),
+            external,
+            skills: card::skills(spec),
             principals: principals.clone(),
             store,
             steps: u32::try_from(limits.steps).unwrap_or_default(),

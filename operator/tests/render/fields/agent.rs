@@ -309,7 +309,36 @@ pub(crate) const AGENT: &[Field] = &[
         "{ run: { historyLimit: 1 } }",
         "run.historyLimit",
     ),
-    refused("a2a.skills", "{ a2a: { skills: [{ id: x }] } }", "a2a.skills"),
+    honoured(
+        "a2a.skills.id",
+        "{ a2a: { skills: [{ id: a, name: A, description: Does it. }] } }",
+        "{ a2a: { skills: [{ id: b, name: A, description: Does it. }] } }",
+    ),
+    honoured(
+        "a2a.skills.name",
+        "{ a2a: { skills: [{ id: a, name: A, description: Does it. }] } }",
+        "{ a2a: { skills: [{ id: a, name: B, description: Does it. }] } }",
+    ),
+    honoured(
+        "a2a.skills.description",
+        "{ a2a: { skills: [{ id: a, name: A, description: Does it. }] } }",
+        "{ a2a: { skills: [{ id: a, name: A, description: Does more. }] } }",
+    ),
+    honoured(
+        "a2a.skills.tags",
+        "{ a2a: { skills: [{ id: a, name: A, description: Does it. }] } }",
+        "{ a2a: { skills: [{ id: a, name: A, description: Does it., tags: [t] }] } }",
+    ),
+    honoured(
+        "a2a.skills.examples",
+        "{ a2a: { skills: [{ id: a, name: A, description: Does it. }] } }",
+        "{ a2a: { skills: [{ id: a, name: A, description: Does it., examples: [do it] }] } }",
+    ),
+    honoured(
+        "a2a.skills.role",
+        "{ a2a: { skills: [{ id: a, name: A, description: Does it. }] } }",
+        "{ a2a: { skills: [{ id: a, name: A, description: Does it., role: user }] } }",
+    ),
     honoured(
         "a2a.principals.name",
         "{ a2a: { principals: [{ name: a, role: user, spiffeID: 'spiffe://td.example/x' }] } }",
@@ -370,10 +399,15 @@ pub(crate) const AGENT: &[Field] = &[
         "{ a2a: { peers: [{ name: a, agentRef: { name: boss } }] } }",
         "a2a.peers",
     ),
-    refused(
-        "a2a.external",
+    honoured(
+        "a2a.external.url",
+        "{}",
         "{ a2a: { external: { url: 'https://x.example' } } }",
-        "a2a.external",
+    ),
+    honoured(
+        "a2a.external.tls.secretName",
+        "{ a2a: { external: { url: 'https://x.example' } } }",
+        "{ a2a: { external: { url: 'https://x.example', tls: { secretName: outer } } } }",
     ),
     honoured(
         "store.file.size",

@@ -2,8 +2,8 @@
 
 use agentd_base::duration::Duration;
 use agentd_config::document::{
-    A2a, Agent, Document, Identity, Intelligence, Limits, Mcp, McpServer, Principal, Report, RunLimits,
-    Security, Store, SubagentLimits, ToolsRefresh,
+    A2a, Agent, Document, External, Identity, Intelligence, Limits, Mcp, McpServer, Principal, Report,
+    RunLimits, Security, Skill, Store, SubagentLimits, ToolsRefresh,
 };
 
 use crate::controllers::platform;
@@ -25,6 +25,10 @@ pub struct Parts {
     pub servers: Vec<McpServer>,
     /// The URL of the card.
     pub url: String,
+    /// That for callers outside the cluster.
+    pub external: Option<External>,
+    /// What the card says that it can do.
+    pub skills: Vec<Skill>,
     /// Who may call.
     pub principals: Vec<Principal>,
     /// Where state lives.
@@ -53,6 +57,8 @@ pub fn document(parts: Parts) -> Document {
         intelligence,
         servers,
         url,
+        external,
+        skills,
         principals,
         store,
         steps,
@@ -79,6 +85,8 @@ pub fn document(parts: Parts) -> Document {
         a2a: A2a {
             listen: Some(format!("https://{}", platform::any(SERVE_PORT))),
             url: Some(url),
+            external,
+            skills,
             principals,
             ..A2a::default()
         },

@@ -1,21 +1,18 @@
 //! Principals, each as exact IDs. Pure. What does not resolve is left out: nobody is let in by a name that means
 //! nothing yet.
 
-use agentd_config::document::{Principal, Role};
+use agentd_config::document::Principal;
 use agentd_crds::agent as crd;
 
 use super::Work;
+use super::card::role;
 use crate::controllers::agent::inputs::Inputs;
 use crate::problem::{Problem, Reason};
 
 pub(super) fn resolve(inputs: &Inputs, work: &mut Work) -> Vec<Principal> {
     let mut list = Vec::new();
     for principal in inputs.agent.spec.a2a.iter().flat_map(|a2a| &a2a.principals) {
-        let role = match principal.role {
-            crd::Role::Operator => Role::Operator,
-            crd::Role::User => Role::User,
-            crd::Role::Agent => Role::Agent,
-        };
+        let role = role(principal.role);
         let name = &principal.name;
         if let Some(id) = &principal.spiffe_id {
             list.push(Principal {
