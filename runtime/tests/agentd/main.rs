@@ -18,6 +18,7 @@ mod aimock;
 mod asked;
 mod bounds;
 mod bridge;
+mod cards;
 mod cli;
 mod confined;
 mod counted;

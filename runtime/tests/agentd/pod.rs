@@ -158,6 +158,14 @@ impl Pod {
         out
     }
 
+    /// A subcommand of `agentd a2a` that needs no more than the agent.
+    pub async fn ask(&self, verb: &str, url: &str, identity: &str) -> Output {
+        let server = self.install.id("helper-agent").to_string();
+        let known = ["--server-id", &server, "--identity", identity, "-o", "json"];
+        self.command(&[["a2a", verb, url].as_slice(), &known].concat())
+            .await
+    }
+
     pub async fn send(&self, url: &str, text: &str, identity: &str, more: &[&str]) -> Output {
         let server = self.install.id("helper-agent").to_string();
         let mut arguments = vec![
