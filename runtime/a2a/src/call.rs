@@ -130,13 +130,7 @@ where
         Ok(understood) => understood,
         Err(unmet) => return Ok(Err(unmet)),
     };
-    if !caller.has_role(operation.least_role()) {
-        return Err(Refusal::new(
-            StatusCode::FORBIDDEN,
-            "ROLE_NOT_SUFFICIENT",
-            "the role of this principal does not allow the operation",
-        ));
-    }
+    operation.rule().admits(caller)?;
     let extensions = app.card.extensions();
     let active = match extensions.negotiate(caller, &head.headers, binding.version()) {
         Ok(active) => active,

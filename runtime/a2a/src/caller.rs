@@ -7,6 +7,8 @@ use agentd_config::document::Principal;
 pub use agentd_config::document::Role;
 use agentd_identity::SpiffeId;
 
+use crate::service::ServiceError;
+
 /// The owner key of every caller of a listener in development mode.
 pub const DEV_KEY: &str = "dev";
 
@@ -29,14 +31,38 @@ impl Caller {
         &self.names
     }
 
-    /// Whether it has at least this role.
-    pub fn has_role(&self, least: Role) -> bool {
+    /// Whether it has at least this role. Asked by the table of operations ([`crate::operation`]) and nobody else.
+    pub(crate) fn has_role(&self, least: Role) -> bool {
         self.roles.iter().next_back().is_some_and(|role| *role >= least)
     }
 
-    /// Whether a task or conversation with this owner exists for the caller.
-    pub fn may_see(&self, owner: &str) -> bool {
-        self.key == owner || self.has_role(Role::Operator)
+    /// The owner whose things exist for the caller; none for an operator, for whom all do.
+    pub fn only(&self) -> Option<&str> {
+        (!self.has_role(Role::Operator)).then_some(&self.key)
+    }
+
+    /// What was found, if it exists for the caller. What is another's and what is not there are one answer.
+    ///
+    /// # Errors
+    /// [`ServiceError::TaskNotFound`] of this id.
+    pub fn theirs<T>(
+        &self,
+        id: &str,
+        found: Option<T>,
+        owner: impl Fn(&T) -> &str,
+    ) -> Result<T, ServiceError> {
+        found
+            .filter(|found| self.only().is_none_or(|only| only == owner(found)))
+            .ok_or_else(|| ServiceError::TaskNotFound(id.to_owned()))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(key: &str, roles: &[Role]) -> Self {
+        Self {
+            key: key.to_owned(),
+            names: Vec::new(),
+            roles: roles.iter().copied().collect(),
+        }
     }
 
     /// The caller of a listener in development mode: an operator.
@@ -104,11 +130,17 @@ mod tests {
             (ALICE, ["one".to_owned(), "two".to_owned()].as_slice())
         );
         assert!(alice.has_role(Role::Agent) && alice.has_role(Role::User) && !alice.has_role(Role::Operator));
-        assert!(alice.may_see(ALICE) && !alice.may_see("spiffe://td/ns/a/sa/admin"));
+        assert_eq!(alice.only(), Some(ALICE));
+        let of = |caller: &Caller, owner: Option<&'static str>| caller.theirs("t", owner, |owner| owner);
+        assert_eq!(of(alice, Some(ALICE)), Ok(ALICE));
+        let unknown = Err(ServiceError::TaskNotFound("t".into()));
+        assert_eq!(of(alice, Some("spiffe://td/ns/a/sa/admin")), unknown);
+        assert_eq!(of(alice, None), unknown);
         let admin = principals
             .caller(&"spiffe://td/ns/a/sa/admin".parse().unwrap())
             .unwrap();
-        assert!(admin.may_see(ALICE));
+        assert_eq!((of(admin, Some(ALICE)), of(admin, None)), (Ok(ALICE), unknown));
+        assert_eq!(admin.only(), None);
         for other in [
             "spiffe://td/ns/a/sa/alice2",
             "spiffe://td/ns/a/sa/alic",

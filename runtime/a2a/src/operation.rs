@@ -1,7 +1,53 @@
-//! One table: every operation of A2A 1.0, its method name, and the least role that may call it. An operation that is
-//! not built yet is in the table with the answer that the specification has for a capability that is not there.
+//! One table: every operation of A2A 1.0, its method name, the least role that may call it, and whose things it
+//! touches. Nothing is carried out that has no rule here; the card alone, which is no method, asks nobody who they are.
+//! An operation that is not built yet is in the table with the answer that the specification has for a capability that
+//! is not there.
 
-use crate::caller::Role;
+use http::StatusCode;
+
+use crate::access::Refusal;
+use crate::caller::{Caller, Role};
+
+/// Who may call an operation, and what of others it may touch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    /// The least role.
+    pub least: Role,
+    /// Whose things it touches.
+    pub touches: Touches,
+}
+
+/// Whose things an operation touches. What is another principal's does not exist for a caller
+/// ([`Caller::theirs`]), an operator excepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Touches {
+    /// Nobody's: what it tells is of the agent.
+    Nothing,
+    /// What it makes belongs to the caller; what it goes on with has to.
+    Makes,
+    /// One thing that is named, which has to be the caller's.
+    Named,
+    /// All that are the caller's, and no other.
+    Listed,
+}
+
+impl Rule {
+    const fn of(least: Role, touches: Touches) -> Self {
+        Self { least, touches }
+    }
+
+    /// Whether this caller may; the things that it touches are judged where they are found.
+    pub(crate) fn admits(self, caller: &Caller) -> Result<(), Refusal> {
+        if caller.has_role(self.least) {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            StatusCode::FORBIDDEN,
+            "ROLE_NOT_SUFFICIENT",
+            "the role of this principal does not allow the operation",
+        ))
+    }
+}
 
 /// An operation of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,16 +91,13 @@ impl Operation {
         Self::GetExtendedAgentCard,
     ];
 
-    /// The least role that may call it. Whose task it may touch is decided by [`crate::Caller::may_see`].
-    pub const fn least_role(self) -> Role {
+    /// Who may call it.
+    pub const fn rule(self) -> Rule {
         match self {
-            Self::SendMessage
-            | Self::SendStreamingMessage
-            | Self::GetTask
-            | Self::ListTasks
-            | Self::CancelTask
-            | Self::SubscribeToTask
-            | Self::GetExtendedAgentCard => Role::Agent,
+            Self::SendMessage | Self::SendStreamingMessage => Rule::of(Role::Agent, Touches::Makes),
+            Self::GetTask | Self::CancelTask | Self::SubscribeToTask => Rule::of(Role::Agent, Touches::Named),
+            Self::ListTasks => Rule::of(Role::Agent, Touches::Listed),
+            Self::GetExtendedAgentCard => Rule::of(Role::Agent, Touches::Nothing),
         }
     }
 
@@ -91,6 +134,35 @@ impl Method {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_asked_of_a_caller_is_in_the_table() {
+        let agent = |touches| Rule::of(Role::Agent, touches);
+        for operation in Operation::ALL {
+            let expected = match operation.name() {
+                "SendMessage" | "SendStreamingMessage" => agent(Touches::Makes),
+                "GetTask" | "CancelTask" | "SubscribeToTask" => agent(Touches::Named),
+                "ListTasks" => agent(Touches::Listed),
+                "GetExtendedAgentCard" => agent(Touches::Nothing),
+                other => panic!("{other} has no row in this test"),
+            };
+            assert_eq!(operation.rule(), expected, "{operation:?}");
+        }
+    }
+
+    #[test]
+    fn a_role_that_is_too_small_is_refused() {
+        let caller = |role| Caller::of("k", &[role]);
+        let may = |rule: Rule, role| rule.admits(&caller(role)).is_ok();
+        let users = Rule::of(Role::User, Touches::Listed);
+        assert!(!may(users, Role::Agent) && may(users, Role::User) && may(users, Role::Operator));
+        let refused = users.admits(&caller(Role::Agent)).err().unwrap();
+        assert_eq!(
+            (refused.status, refused.reason),
+            (StatusCode::FORBIDDEN, "ROLE_NOT_SUFFICIENT")
+        );
+        assert!(Operation::GetTask.rule().admits(&Caller::of("k", &[])).is_err());
+    }
 
     #[test]
     fn every_method_of_the_protocol_is_in_the_table_and_no_other() {

@@ -111,7 +111,7 @@ pub trait Service: Send + Sync {
     /// caller has gone.
     async fn ended(&self, task_id: &str);
 
-    /// A task that the caller may see ([`Caller::may_see`]); [`ServiceError::TaskNotFound`] for one that it may not.
+    /// A task that exists for the caller ([`Caller::theirs`]).
     /// The history is returned whole: the listener cuts it to what was asked for.
     async fn get_task(&self, caller: &Caller, request: GetTask) -> Result<Task, ServiceError>;
 

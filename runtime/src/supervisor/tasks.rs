@@ -220,8 +220,7 @@ impl Tasks {
 
     async fn visible(&self, caller: &Caller, id: &str) -> Result<Task, ServiceError> {
         let task = self.store.task(id).await.map_err(|error| unavailable(&error))?;
-        task.filter(|task| caller.may_see(&task.owner))
-            .ok_or_else(|| ServiceError::TaskNotFound(id.to_owned()))
+        caller.theirs(id, task, |task| &task.owner)
     }
 
     /// A message of a caller; see [`Self::take_in`].

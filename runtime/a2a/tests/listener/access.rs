@@ -3,14 +3,48 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agentd_a2a::operation::{Operation, Touches};
 use agentd_a2a::{Authentication, ListenError, Listener, Principals, Role, Transport};
 use agentd_base::drain::Drain;
 use agentd_identity::Svid;
+use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use serde_json::json;
 
 use crate::support::*;
+
+/// An operation about this task, in every way that it can be asked for.
+fn ways(operation: Operation, id: &str) -> Vec<Request<Full<Bytes>>> {
+    let (verb, path, before) = match operation {
+        Operation::SendMessage => ("POST", "/message:send".to_owned(), Some("message/send")),
+        Operation::SendStreamingMessage => ("POST", "/message:stream".to_owned(), Some("message/stream")),
+        Operation::GetTask => ("GET", format!("/tasks/{id}"), Some("tasks/get")),
+        Operation::ListTasks => ("GET", "/tasks".to_owned(), None),
+        Operation::CancelTask => ("POST", format!("/tasks/{id}:cancel"), Some("tasks/cancel")),
+        Operation::GetExtendedAgentCard => (
+            "GET",
+            "/extendedAgentCard".to_owned(),
+            Some("agent/getAuthenticatedExtendedCard"),
+        ),
+        Operation::SubscribeToTask => (
+            "POST",
+            format!("/tasks/{id}:subscribe"),
+            Some("tasks/resubscribe"),
+        ),
+    };
+    let params = json!({ "id": id });
+    let mut ways = vec![
+        rpc("/", operation.name(), params.clone()),
+        rest(verb, &path, json!(null)),
+    ];
+    ways.extend(before.map(|method| {
+        let mut request = rpc("/", method, params);
+        request.headers_mut().remove("a2a-version");
+        request
+    }));
+    ways
+}
 
 #[tokio::test]
 async fn the_card_is_public_and_cacheable() {
@@ -49,15 +83,17 @@ async fn the_card_is_public_and_cacheable() {
 async fn without_a_certificate_everything_else_is_401() {
     let world = World::start().await;
     let mut nobody = world.as_nobody().await;
-    for path in ["/", "/message:send", "/tasks/task-0"] {
-        let refused = nobody
-            .try_call(path, "SendMessage", message("echo hi"))
-            .await
-            .unwrap();
+    let mut requests: Vec<Request<Full<Bytes>>> = vec![rest("GET", "/nothing", json!(null))];
+    for operation in Operation::ALL {
+        requests.extend(ways(operation, "task-0"));
+    }
+    for request in requests {
+        let asked = format!("{} {}", request.method(), request.uri());
+        let refused = nobody.send(request).await.unwrap();
         assert_eq!(
             (refused.status, refused.header("www-authenticate")),
             (401, "mutualTLS"),
-            "{path}"
+            "{asked}"
         );
         assert_eq!(refused.reason(), "CLIENT_CERTIFICATE_REQUIRED");
     }
@@ -132,16 +168,43 @@ async fn the_task_of_another_principal_is_as_unknown_as_one_that_never_was() {
         .await;
     let mut bob = world.as_caller(BOB).await;
     let theirs = bob.call("GetTask", json!({ "id": "task-0" })).await;
-    let unknown = bob.call("GetTask", json!({ "id": "task-9" })).await;
     assert_eq!((theirs.status, theirs.error_code()), (200, -32001));
-    assert_eq!(
-        theirs.json().to_string().replace("task-0", "task-9"),
-        unknown.json().to_string()
-    );
     assert_eq!(
         theirs.json()["error"]["data"],
         json!([{ "@type": "type.googleapis.com/google.rpc.ErrorInfo",
                  "reason": "TASK_NOT_FOUND", "domain": "a2a-protocol.org" }])
+    );
+    // By each operation that names a task, in each binding and version: the same bytes.
+    for operation in Operation::ALL {
+        if operation.rule().touches != Touches::Named {
+            continue;
+        }
+        for (theirs, unknown) in ways(operation, "task-0")
+            .into_iter()
+            .zip(ways(operation, "task-9"))
+        {
+            let asked = format!("{} {}", theirs.method(), theirs.uri());
+            let (theirs, unknown) = (bob.send(theirs).await.unwrap(), bob.send(unknown).await.unwrap());
+            let text = String::from_utf8(theirs.body.to_vec()).unwrap();
+            assert!(text.contains("TASK_NOT_FOUND"), "{asked}: {text}");
+            assert_eq!(
+                text.replace("task-0", "task-9").as_bytes(),
+                unknown.body,
+                "{asked}"
+            );
+            assert_eq!(theirs.status, unknown.status, "{asked}");
+            let without_date = |answer: &Answer| {
+                let mut headers = answer.headers.clone();
+                headers.remove("date");
+                headers
+            };
+            assert_eq!(without_date(&theirs), without_date(&unknown), "{asked}");
+        }
+    }
+    let listed = bob.call("ListTasks", json!({})).await.json();
+    assert_eq!(
+        (&listed["result"]["tasks"], &listed["result"]["totalSize"]),
+        (&json!([]), &json!(0))
     );
     let mut admin = world.as_caller(ADMIN).await;
     assert_eq!(

@@ -213,17 +213,15 @@ impl Service for Agent {
 
     async fn get_task(&self, caller: &Caller, request: GetTask) -> Result<Task, ServiceError> {
         let tasks = self.tasks.lock().unwrap();
-        match tasks.get(&request.id) {
-            Some((owner, task)) if caller.may_see(owner) => Ok(task.clone()),
-            _ => Err(ServiceError::TaskNotFound(request.id)),
-        }
+        let found = caller.theirs(&request.id, tasks.get(&request.id), |(owner, _)| owner)?;
+        Ok(found.1.clone())
     }
 
     async fn list_tasks(&self, caller: &Caller, request: ListTasks) -> Result<Listed, ServiceError> {
         let tasks = self.tasks.lock().unwrap();
         let mut tasks: Vec<Task> = tasks
             .values()
-            .filter(|(owner, _)| caller.may_see(owner))
+            .filter(|(owner, _)| caller.only().is_none_or(|only| only == owner))
             .map(|(_, task)| task.clone())
             .filter(|task| {
                 request

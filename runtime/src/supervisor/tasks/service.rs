@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agentd_a2a::{
-    Caller, GetTask, ListTasks, Listed, Role, SendMessage, Sent, Service, ServiceError, Subscription, wire,
+    Caller, GetTask, ListTasks, Listed, SendMessage, Sent, Service, ServiceError, Subscription, wire,
 };
 use agentd_state::{Task, TaskMark, TaskQuery, TaskState};
 use async_trait::async_trait;
@@ -88,7 +88,7 @@ fn query(caller: &Caller, request: ListTasks) -> Result<Option<TaskQuery>, Servi
         })?),
     };
     Ok(Some(TaskQuery {
-        owner: (!caller.has_role(Role::Operator)).then(|| caller.key().to_owned()),
+        owner: caller.only().map(str::to_owned),
         context_id: request.context_id,
         state,
         since: request.since,
