@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::shared::{AgentReference, Anything, Destination, LocalReference, Opaque};
+use crate::shared::{AgentReference, Anything, Bearer, Destination, LocalReference, Opaque};
 
 /// Agent-to-agent: who may call, whom this agent may call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -86,9 +86,9 @@ pub struct Principal {
     /// A person, by an OpenID Connect token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc: Option<Opaque>,
-    /// A bearer token.
+    /// Whoever shows this token in `Authorization: Bearer`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bearer: Option<Opaque>,
+    pub bearer: Option<Bearer>,
     /// operator, user or agent.
     pub role: Role,
     /// What it may do beyond its role.

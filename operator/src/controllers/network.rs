@@ -130,8 +130,8 @@ pub fn ingress_from(namespaces: &BTreeSet<String>) -> Option<NetworkPolicyIngres
     })
 }
 
-/// To the bridge, from anywhere: it knows its callers by their certificates.
-pub fn ingress_to_bridge() -> NetworkPolicyIngressRule {
+/// To the port that is served, from anywhere: callers are known by what they prove.
+pub fn ingress_from_anywhere() -> NetworkPolicyIngressRule {
     NetworkPolicyIngressRule {
         ports: Some(vec![port("TCP", SERVE_PORT)]),
         from: None,

@@ -69,7 +69,6 @@ pub const AGENT: &[Unsupported] = &[
     given("run.startingDeadline"),
     given("run.historyLimit"),
     given("a2a.principals[].oidc"),
-    given("a2a.principals[].bearer"),
     filled("a2a.principals[].grants"),
     filled("a2a.peers"),
     given("store.http.auth.oauth2"),

@@ -288,6 +288,32 @@ fn a_server_that_does_not_work_is_left_out_and_the_rest_applied() {
 }
 
 #[test]
+fn a_token_of_a_principal_is_mounted_from_its_secret_and_may_come_from_anywhere() {
+    let objects = rendered(json!({ "a2a": { "principals": [
+        { "name": "desk", "role": "user",
+          "bearer": { "valueFrom": { "secretKeyRef": { "name": "desk-token", "key": "token" } } } },
+    ] } }));
+    assert_eq!(
+        objects["live"]["data"]["agentd.json"]["a2a"]["principals"],
+        json!([{ "name": "desk", "bearer": "{{secret-file:/etc/agentd/secrets/desk-token/token}}", "role": "user" }])
+    );
+    let rule = &objects["networkPolicy"]["spec"]["ingress"][0];
+    assert_eq!(rule["ports"][0]["port"], json!(8443));
+    assert_eq!(rule.get("from"), None);
+    let pod = &objects["deployment"]["spec"]["template"]["spec"];
+    let volumes = pod["volumes"].as_array().unwrap();
+    let mounted: Vec<_> = volumes
+        .iter()
+        .filter(|one| one["secret"]["secretName"] == "desk-token")
+        .collect();
+    assert_eq!(mounted.len(), 1, "{volumes:?}");
+    assert_eq!(
+        mounted[0]["secret"]["items"],
+        json!([{ "key": "token", "path": "token" }])
+    );
+}
+
+#[test]
 fn a_principal_that_is_not_there_is_left_out_with_a_note() {
     let change = json!({ "a2a": { "principals": [
         { "name": "gone", "agentRef": { "name": "nobody" }, "role": "agent" },

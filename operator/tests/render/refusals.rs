@@ -165,7 +165,7 @@ fn a_rejected_agent_still_says_who_may_call() {
     let ids: Vec<&str> = rejected
         .principals
         .iter()
-        .map(|principal| principal.spiffe_id.as_str())
+        .map(|principal| principal.spiffe_id.as_deref().unwrap())
         .collect();
     assert_eq!(ids, ["spiffe://td.example/ns/support/sa/boss-agent"]);
 }

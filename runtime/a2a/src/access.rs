@@ -1,14 +1,21 @@
 //! Whether a request is let in, and as whom. Pure: it reads the principals of the moment and decides.
 
+use agentd_config::secret::SystemSecrets;
 use agentd_identity::SpiffeId;
 use http::{HeaderMap, StatusCode, Uri, header};
 
 use crate::audience::reached_by;
+use crate::bearer::Shown;
 use crate::caller::{Caller, Principals};
 use crate::listener::Authentication;
+use crate::throttle::Throttle;
 
 /// The challenge of a 401: no registered scheme stands for a client certificate; the name is that of OpenAPI.
 const CHALLENGE: &str = "mutualTLS";
+/// The same where tokens are taken too.
+const CHALLENGE_OF_BOTH: &str = "mutualTLS, Bearer realm=\"agentd\"";
+/// The same after one that is nobody's (RFC 6750, 3.1).
+const CHALLENGE_AGAIN: &str = "mutualTLS, Bearer realm=\"agentd\", error=\"invalid_token\"";
 
 /// A refusal below JSON-RPC.
 pub(crate) struct Refusal {
@@ -35,6 +42,7 @@ pub(crate) fn authorise(
     peer: Option<&SpiffeId>,
     headers: &HeaderMap,
     uri: &Uri,
+    unreadable: &Throttle,
 ) -> Result<Caller, Refusal> {
     match authentication {
         Authentication::Dev if is_for_loopback(headers, uri) => Ok(Caller::dev()),
@@ -43,26 +51,48 @@ pub(crate) fn authorise(
             "HOST_NOT_ALLOWED",
             "a listener in development mode answers to localhost only",
         )),
-        Authentication::Principals(current) => match_principal(&current.borrow(), peer),
+        Authentication::Principals(current) => {
+            let principals = current.borrow().clone();
+            match_principal(&principals, peer, Shown::of(headers), unreadable)
+        }
     }
 }
 
-fn match_principal(principals: &Principals, peer: Option<&SpiffeId>) -> Result<Caller, Refusal> {
-    let Some(peer) = peer else {
-        return Err(Refusal {
-            header: Some((header::WWW_AUTHENTICATE, CHALLENGE)),
-            ..Refusal::new(
-                StatusCode::UNAUTHORIZED,
-                "CLIENT_CERTIFICATE_REQUIRED",
-                "present a client certificate with a SPIFFE ID of this agent's trust domain",
-            )
-        });
+fn match_principal(
+    principals: &Principals,
+    peer: Option<&SpiffeId>,
+    shown: Shown<'_>,
+    unreadable: &Throttle,
+) -> Result<Caller, Refusal> {
+    if let Some(caller) = principals.matching(peer, shown.token(), &SystemSecrets, unreadable) {
+        return Ok(caller);
+    }
+    let unproven = |challenge, reason, message| Refusal {
+        header: Some((header::WWW_AUTHENTICATE, challenge)),
+        ..Refusal::new(StatusCode::UNAUTHORIZED, reason, message)
     };
-    principals.caller(peer).cloned().ok_or(Refusal::new(
-        StatusCode::FORBIDDEN,
-        "PRINCIPAL_NOT_LISTED",
-        "no principal of this agent matches the SPIFFE ID in the client certificate",
-    ))
+    Err(match (peer, principals.take_tokens(), shown) {
+        (Some(_), _, _) => Refusal::new(
+            StatusCode::FORBIDDEN,
+            "PRINCIPAL_NOT_LISTED",
+            "no principal of this agent matches the SPIFFE ID in the client certificate",
+        ),
+        (None, false, _) => unproven(
+            CHALLENGE,
+            "CLIENT_CERTIFICATE_REQUIRED",
+            "present a client certificate with a SPIFFE ID of this agent's trust domain",
+        ),
+        (None, true, Shown::Nothing) => unproven(
+            CHALLENGE_OF_BOTH,
+            "CREDENTIALS_REQUIRED",
+            "present a client certificate with a SPIFFE ID of this agent's trust domain, or a bearer token",
+        ),
+        (None, true, Shown::Token(_) | Shown::Other) => unproven(
+            CHALLENGE_AGAIN,
+            "TOKEN_NOT_VALID",
+            "no principal of this agent matches what the Authorization header holds",
+        ),
+    })
 }
 
 /// In development mode every caller is an operator, so a web page whose name was pointed at this machine must not be

@@ -1,13 +1,16 @@
-//! Who calls: principals as an immutable snapshot, matched at each request. Deny by default; exact SPIFFE IDs, no
-//! patterns; a caller gets the union of the entries that match. No I/O.
+//! Who calls: principals as an immutable snapshot, matched at each request. Deny by default; exact SPIFFE IDs and exact
+//! tokens, no patterns; a caller gets the union of the entries that match.
 
 use std::collections::{BTreeSet, HashMap};
 
 use agentd_config::document::Principal;
 pub use agentd_config::document::Role;
+use agentd_config::secret::SecretSource;
 use agentd_identity::SpiffeId;
 
+use crate::bearer::Bearer;
 use crate::service::ServiceError;
+use crate::throttle::Throttle;
 
 /// The owner key of every caller of a listener in development mode.
 pub const DEV_KEY: &str = "dev";
@@ -21,7 +24,8 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The stable key of the principal, its SPIFFE ID: the owner of what it makes.
+    /// The stable key of the principal: the owner of what it makes. Its SPIFFE ID; without one that matches,
+    /// `bearer:` and the name of the entry whose token it shows, the first one by name where there are several.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -65,6 +69,20 @@ impl Caller {
         }
     }
 
+    const fn new(key: String) -> Self {
+        Self {
+            key,
+            names: Vec::new(),
+            roles: BTreeSet::new(),
+        }
+    }
+
+    /// Another entry matches it.
+    fn is_also(&mut self, name: &str, role: Role) {
+        self.names.push(name.to_owned());
+        self.roles.insert(role);
+    }
+
     /// The caller of a listener in development mode: an operator.
     pub(crate) fn dev() -> Self {
         Self {
@@ -79,22 +97,52 @@ impl Caller {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Principals {
     by_id: HashMap<String, Caller>,
+    /// By name.
+    bearers: Vec<Bearer>,
 }
 
 impl Principals {
     /// From the document's entries.
     pub fn new(entries: &[Principal]) -> Self {
         let mut by_id: HashMap<String, Caller> = HashMap::new();
-        for entry in entries {
-            let caller = by_id.entry(entry.spiffe_id.clone()).or_insert_with(|| Caller {
-                key: entry.spiffe_id.clone(),
-                names: Vec::new(),
-                roles: BTreeSet::new(),
-            });
-            caller.names.push(entry.name.clone());
-            caller.roles.insert(entry.role);
+        for (entry, id) in entries
+            .iter()
+            .filter_map(|entry| Some((entry, entry.spiffe_id.as_ref()?)))
+        {
+            let caller = by_id.entry(id.clone()).or_insert_with(|| Caller::new(id.clone()));
+            caller.is_also(&entry.name, entry.role);
         }
-        Self { by_id }
+        let mut bearers: Vec<Bearer> = entries
+            .iter()
+            .filter_map(|entry| Bearer::new(&entry.name, entry.role, entry.bearer.as_ref()?))
+            .collect();
+        bearers.sort_by(|one, other| one.name.cmp(&other.name));
+        Self { by_id, bearers }
+    }
+
+    /// Whether anybody may show a token.
+    pub(crate) fn take_tokens(&self) -> bool {
+        !self.bearers.is_empty()
+    }
+
+    /// The caller by all that it shows, if an entry matches.
+    pub(crate) fn matching(
+        &self,
+        id: Option<&SpiffeId>,
+        token: Option<&str>,
+        secrets: &dyn SecretSource,
+        unreadable: &Throttle,
+    ) -> Option<Caller> {
+        let mut caller = id.and_then(|id| self.caller(id)).cloned();
+        // Each one is looked at, whichever matches.
+        for bearer in token.iter().flat_map(|_| &self.bearers) {
+            if token.is_some_and(|token| bearer.is(token, secrets, unreadable)) {
+                caller
+                    .get_or_insert_with(|| Caller::new(format!("bearer:{}", bearer.name)))
+                    .is_also(&bearer.name, bearer.role);
+            }
+        }
+        caller
     }
 
     /// The caller with this verified ID, if an entry matches.
@@ -110,11 +158,7 @@ mod tests {
     const ALICE: &str = "spiffe://td/ns/a/sa/alice";
 
     fn entry(name: &str, spiffe_id: &str, role: Role) -> Principal {
-        Principal {
-            name: name.into(),
-            spiffe_id: spiffe_id.into(),
-            role,
-        }
+        Principal::with_spiffe_id(name, spiffe_id, role)
     }
 
     #[test]
@@ -153,5 +197,65 @@ mod tests {
             None,
             "nobody by default"
         );
+    }
+
+    /// Secrets by name; those that are not here cannot be read.
+    struct Named(&'static [(&'static str, &'static str)]);
+
+    impl SecretSource for Named {
+        fn variable(&self, name: &str) -> Option<zeroize::Zeroizing<String>> {
+            let found = self.0.iter().find(|(own, _)| *own == name)?;
+            Some(found.1.to_owned().into())
+        }
+
+        fn file(
+            &self,
+            _: &std::path::Path,
+        ) -> Result<zeroize::Zeroizing<Vec<u8>>, agentd_config::file::FileError> {
+            Err(agentd_config::file::FileError::NotFound)
+        }
+    }
+
+    #[test]
+    fn tokens_are_exact_read_each_time_and_add_to_what_a_certificate_gives() {
+        let principals = Principals::new(&[
+            entry("alice", ALICE, Role::Agent),
+            Principal::with_bearer("zoe", "{{secret:SAME}}", Role::User),
+            Principal::with_bearer("desk", "{{secret:DESK}}", Role::User),
+            Principal::with_bearer("ops", "{{secret:SAME}}", Role::Operator),
+            Principal::with_bearer("gone", "{{secret:GONE}}", Role::Operator),
+            Principal::with_bearer("empty", "{{secret:EMPTY}}", Role::Operator),
+        ]);
+        let unreadable = Throttle::default();
+        let now = Named(&[("DESK", "d1"), ("SAME", "s1"), ("EMPTY", "")]);
+        let later = Named(&[("DESK", "d2"), ("SAME", "s1")]);
+        let alice = ALICE.parse().unwrap();
+        let shows = |id: Option<&SpiffeId>, token: Option<&str>, secrets: &Named| {
+            principals
+                .matching(id, token, secrets, &unreadable)
+                .map(|caller| {
+                    (
+                        caller.key().to_owned(),
+                        caller.names().join(" "),
+                        caller.has_role(Role::Operator),
+                    )
+                })
+        };
+        let is = |key: &str, names: &str, operator| Some((key.to_owned(), names.to_owned(), operator));
+        assert_eq!(shows(None, Some("d1"), &now), is("bearer:desk", "desk", false));
+        assert_eq!(shows(None, Some("d1"), &later), None, "rotated");
+        assert_eq!(shows(None, Some("d2"), &later), is("bearer:desk", "desk", false));
+        assert_eq!(shows(None, Some("s1"), &now), is("bearer:ops", "ops zoe", true));
+        assert_eq!(
+            shows(Some(&alice), Some("s1"), &now),
+            is(ALICE, "alice ops zoe", true)
+        );
+        assert_eq!(shows(Some(&alice), Some("no"), &now), is(ALICE, "alice", false));
+        for token in ["", "d", "d11", "D1", "{{secret:DESK}}", "GONE"] {
+            assert_eq!(shows(None, Some(token), &now), None, "{token}");
+        }
+        assert_eq!(shows(None, None, &now), None);
+        let literal = Principals::new(&[Principal::with_bearer("literal", "open", Role::Operator)]);
+        assert!(!literal.take_tokens());
     }
 }

@@ -42,6 +42,7 @@ pub(crate) struct Connection<H> {
 }
 
 /// How long a connection may take for what.
+#[derive(Clone, Copy)]
 struct Time {
     head: Duration,
     idle: Duration,
@@ -79,7 +80,10 @@ impl<H: Handler> Connection<H> {
         let activity = Arc::new(Activity::default());
         let service = {
             let (handler, peer, activity) = (handler.clone(), peer.clone(), activity.clone());
-            service_fn(move |request: http::Request<Incoming>| {
+            service_fn(move |mut request: http::Request<Incoming>| {
+                if stranger {
+                    request.extensions_mut().insert(Recognition(activity.clone()));
+                }
                 let (handler, peer, guard) = (handler.clone(), peer.clone(), activity.begin());
                 async move {
                     let response = handler.handle(peer, request).await;
@@ -87,18 +91,16 @@ impl<H: Handler> Connection<H> {
                 }
             })
         };
-        let time = if stranger {
-            Time::STRANGER
-        } else {
-            Time {
-                linger: bounds.linger,
-                ..Time::KNOWN
-            }
+        let known = Time {
+            linger: bounds.linger,
+            ..Time::KNOWN
         };
+        let time = if stranger { Time::STRANGER } else { known };
         let end = End {
             revoked: handler.revoked(peer),
             activity: &activity,
             time,
+            known,
         };
         let io = TokioIo::new(io);
         match protocol {
@@ -133,26 +135,34 @@ struct End<'a, R> {
     revoked: R,
     activity: &'a Activity,
     time: Time,
+    /// What counts from when its caller has proved who it is.
+    known: Time,
 }
 
 impl<R: Future<Output = ()>> End<'_, R> {
     async fn drive<C: GracefulConnection>(self, connection: C, mut drain: Watch) {
         let mut connection = pin!(connection);
         let mut revoked = pin!(self.revoked);
-        let mut clock = pin!(sleep_until(Instant::now() + self.time.age));
-        let mut idle = self.time.idle;
+        let begun = Instant::now();
+        let mut clock = pin!(sleep_until(begun + self.time.age));
+        let (mut idle, mut linger) = (self.time.idle, self.time.linger);
         let mut ending = false;
         loop {
             tokio::select! {
                 _ = connection.as_mut() => return,
                 () = revoked.as_mut() => return,
+                () = self.activity.recognised.notified(), if !ending => {
+                    (idle, linger) = (self.known.idle, self.known.linger);
+                    clock.as_mut().reset(begun + self.known.age);
+                    continue;
+                }
                 () = drain.signaled(), if !ending => {}
                 () = clock.as_mut() => if ending { return },
                 () = self.activity.idle(idle) => if ending { return },
             }
             ending = true;
             idle = CLOSING;
-            clock.as_mut().reset(Instant::now() + self.time.linger);
+            clock.as_mut().reset(Instant::now() + linger);
             connection.as_mut().graceful_shutdown();
         }
     }
@@ -163,6 +173,18 @@ impl<R: Future<Output = ()>> End<'_, R> {
 struct Activity {
     in_flight: AtomicUsize,
     changed: Notify,
+    recognised: Notify,
+}
+
+/// With each request of a connection without a certificate: who answers it says by this that its caller proved in
+/// another way who it is.
+#[derive(Clone)]
+pub(crate) struct Recognition(Arc<Activity>);
+
+impl Recognition {
+    pub(crate) fn tell(&self) {
+        self.0.recognised.notify_one();
+    }
 }
 
 impl Activity {

@@ -16,6 +16,7 @@ use crate::body::Answer;
 use crate::budget::Budget;
 use crate::call::call;
 use crate::card::{CACHE_CONTROL, Card, VARY, WELL_KNOWN};
+use crate::connection::Recognition;
 use crate::fault::refusal_body;
 use crate::listener::Authentication;
 use crate::service::Service;
@@ -28,6 +29,8 @@ pub(crate) struct App {
     pub(crate) authentication: Authentication,
     pub(crate) denials: Throttle,
     pub(crate) failures: Throttle,
+    /// Tokens of principals that cannot be read.
+    pub(crate) unreadable: Throttle,
     /// Bodies that are being read.
     pub(crate) reading: Budget,
     /// Answers that are being made and sent.
@@ -48,8 +51,19 @@ where
     let outcome = if route(head.uri.path(), app.card.base_paths()) == Route::Card {
         card(&app.card, &head)
     } else {
-        match authorise(&app.authentication, peer, &head.headers, &head.uri) {
-            Ok(caller) => call(app, caller, head, body).await,
+        match authorise(
+            &app.authentication,
+            peer,
+            &head.headers,
+            &head.uri,
+            &app.unreadable,
+        ) {
+            Ok(caller) => {
+                if let Some(recognition) = head.extensions.get::<Recognition>() {
+                    recognition.tell();
+                }
+                call(app, caller, head, body).await
+            }
             Err(refusal) => {
                 denied(app, peer, &refusal);
                 Err(refusal)

@@ -7,6 +7,7 @@
 
 mod access;
 mod audience;
+mod bearer;
 mod binding;
 mod body;
 mod budget;

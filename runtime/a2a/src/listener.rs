@@ -120,6 +120,7 @@ impl Listener {
             authentication,
             denials: Throttle::default(),
             failures: Throttle::default(),
+            unreadable: Throttle::default(),
             reading: Budget::new(limit::READING),
             answering: Budget::new(limit::ANSWERING),
         };

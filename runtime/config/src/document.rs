@@ -9,6 +9,7 @@ mod card;
 mod connection;
 mod context;
 mod intelligence;
+mod principal;
 mod store;
 mod tools;
 
@@ -25,6 +26,7 @@ pub use self::card::{Extension, External, Skill};
 pub use self::connection::{Auth, ClientTls, Connection, OAuth2Auth, StaticAuth};
 pub use self::context::{Context, Plan};
 pub use self::intelligence::{Dialect, Intelligence, ModelEndpoint, StructuredOutput};
+pub use self::principal::{Principal, Role};
 pub use self::store::{HttpOp, HttpStore, McpOp, McpStore, Retention, Store, StoreKind, TaskRetention};
 pub use self::tools::{AgentTools, Discover, Mapped, Memory, Override, Skills, SkillsSource, Tools};
 
@@ -241,30 +243,6 @@ pub struct ServerTls {
     pub cert: PathBuf,
     /// Key, PEM.
     pub key: PathBuf,
-}
-
-/// One entry of `a2a.principals`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Principal {
-    /// Unique, for logs.
-    pub name: String,
-    /// Exactly this SPIFFE ID.
-    pub spiffe_id: String,
-    /// What it may do.
-    pub role: Role,
-}
-
-/// Roles of a caller, from most to least.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// Another agent: sends messages, sees its own tasks.
-    Agent,
-    /// A person or their tool: the same, for themselves.
-    User,
-    /// Everything.
-    Operator,
 }
 
 /// `limits`.

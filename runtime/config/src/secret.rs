@@ -264,6 +264,12 @@ pub fn secret_files(document: &Document) -> Vec<PathBuf> {
             .into_iter()
             .flat_map(|tls| [tls.cert.clone(), tls.key.clone()]),
     );
+    let tokens = document
+        .a2a
+        .principals
+        .iter()
+        .filter_map(|one| one.bearer.as_ref());
+    files.extend(of_templates(tokens));
     files.sort();
     files.dedup();
     files
@@ -292,19 +298,19 @@ fn one(text: &str) -> Vec<PathBuf> {
         .unwrap_or_default()
 }
 
+fn of_templates<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<PathBuf> {
+    let templates = texts.filter_map(|text| Template::parse(text).ok());
+    templates
+        .flat_map(|template| template.files().map(Path::to_owned).collect::<Vec<_>>())
+        .collect()
+}
+
 fn of_connection(connection: &Connection) -> Vec<PathBuf> {
     let credential = connection.auth.iter().flat_map(|auth| match auth {
         Auth::Static(fixed) => [Some(&fixed.bearer), None],
         Auth::OAuth2(client) => [client.client_secret.as_ref(), client.client_key.as_ref()],
     });
-    let templates = connection
-        .headers
-        .values()
-        .chain(credential.flatten())
-        .filter_map(|text| Template::parse(text).ok());
-    let mut files: Vec<PathBuf> = templates
-        .flat_map(|template| template.files().map(Path::to_owned).collect::<Vec<_>>())
-        .collect();
+    let mut files = of_templates(connection.headers.values().chain(credential.flatten()));
     if let Some(tls) = &connection.tls {
         let given = [&tls.ca_file, &tls.client_cert_file, &tls.client_key_file];
         files.extend(given.into_iter().flatten().cloned());

@@ -109,11 +109,13 @@ fn server() -> impl Strategy<Value = McpServer> {
 
 fn a2a() -> impl Strategy<Value = A2a> {
     let role = prop_oneof![Just(Role::Agent), Just(Role::User), Just(Role::Operator)];
-    let principal = (word(), word(), role).prop_map(|(name, spiffe_id, role)| Principal {
-        name,
-        spiffe_id,
-        role,
-    });
+    let principal =
+        (word(), of(word()), of(word()), role).prop_map(|(name, spiffe_id, bearer, role)| Principal {
+            name,
+            spiffe_id,
+            bearer,
+            role,
+        });
     let tls = (word(), word()).prop_map(|(cert, key)| ServerTls {
         cert: cert.into(),
         key: key.into(),

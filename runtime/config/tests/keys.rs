@@ -187,12 +187,7 @@ const ROWS: &[Row] = &[
         "a2a.principals",
         r#"[{"name": "boss", "spiffe_id": "spiffe://td/x", "role": "user"}]"#,
         |d| {
-            let (name, spiffe_id) = ("boss".into(), "spiffe://td/x".into());
-            d.a2a.principals = vec![Principal {
-                name,
-                spiffe_id,
-                role: Role::User,
-            }];
+            d.a2a.principals = vec![Principal::with_spiffe_id("boss", "spiffe://td/x", Role::User)];
         },
     ),
     ("a2a.dev", "true", |d| d.a2a.dev = true),

@@ -265,7 +265,7 @@ async fn bind(
     } else {
         Authentication::Principals(principals.subscribe())
     };
-    let mutual_tls = !document.a2a.dev;
+    let mutual_tls = !document.a2a.dev && source.is_some();
     let listener = Listener::bind(address, transport, authentication)
         .await
         .map_err(|error: ListenError| listen_fault(key, &error))?;

@@ -384,10 +384,15 @@ pub(crate) const AGENT: &[Field] = &[
         "{ a2a: { principals: [{ name: a, role: user, oidc: { } }] } }",
         "a2a.principals[a].oidc",
     ),
-    refused(
-        "a2a.principals.bearer",
-        "{ a2a: { principals: [{ name: a, role: user, bearer: { } }] } }",
-        "a2a.principals[a].bearer",
+    honoured(
+        "a2a.principals.bearer.valueFrom.secretKeyRef.name",
+        "{ a2a: { principals: [{ name: a, role: user, bearer: { valueFrom: { secretKeyRef: { name: desk, key: token } } } }] } }",
+        "{ a2a: { principals: [{ name: a, role: user, bearer: { valueFrom: { secretKeyRef: { name: ops, key: token } } } }] } }",
+    ),
+    honoured(
+        "a2a.principals.bearer.valueFrom.secretKeyRef.key",
+        "{ a2a: { principals: [{ name: a, role: user, bearer: { valueFrom: { secretKeyRef: { name: desk, key: token } } } }] } }",
+        "{ a2a: { principals: [{ name: a, role: user, bearer: { valueFrom: { secretKeyRef: { name: desk, key: other } } } }] } }",
     ),
     refused(
         "a2a.principals.grants",

@@ -17,4 +17,5 @@ mod rest;
 mod streams;
 #[path = "../support/mod.rs"]
 mod support;
+mod tokens;
 mod v03;

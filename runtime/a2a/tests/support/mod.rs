@@ -272,11 +272,7 @@ impl Service for Agent {
 }
 
 pub fn principal(name: &str, spiffe_id: &str, role: Role) -> Principal {
-    Principal {
-        name: name.into(),
-        spiffe_id: spiffe_id.into(),
-        role,
-    }
+    Principal::with_spiffe_id(name, spiffe_id, role)
 }
 
 pub fn listed() -> Vec<Principal> {

@@ -109,7 +109,7 @@ fn check_header(key: &str, name: &str, value: &str, connection: &Connection, fau
 }
 
 /// A credential: it refers to a secret, and holds none.
-fn referenced(key: &str, text: &str, faults: &mut Vec<Fault>) {
+pub(super) fn referenced(key: &str, text: &str, faults: &mut Vec<Fault>) {
     if let Some(template) = template(key, text, faults)
         && !template.has_reference()
     {

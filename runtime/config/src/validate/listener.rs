@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::connection::referenced;
 use super::{entry, named, spiffe_id};
 use crate::document::{A2a, Document, Principal};
 use crate::endpoint::{self, Listen};
@@ -116,11 +117,23 @@ fn without_dev(document: &Document, listen: Listen, loopback: bool, faults: &mut
             "is plain http, over which no caller can prove who it is",
             "use https with identity; for development on loopback set a2a.dev",
         ));
-    } else if document.identity.is_none() {
+    } else if document.identity.is_none() && document.a2a.tls.is_none() {
         faults.push(Fault::new(
             "a2a.listen",
             "has no identity, without which no caller can be verified",
-            "set identity; for development on loopback set a2a.dev",
+            "set identity, or a2a.tls and principals with bearer; for development on loopback set a2a.dev",
+        ));
+    } else if document.identity.is_none()
+        && !document
+            .a2a
+            .principals
+            .iter()
+            .any(|principal| principal.bearer.is_some())
+    {
+        faults.push(Fault::new(
+            "a2a.principals",
+            "name nobody whom a listener without identity could verify",
+            "set bearer of one, or set identity; for development on loopback set a2a.dev",
         ));
     } else if loopback && document.a2a.principals.is_empty() {
         faults.push(Fault::new(
@@ -136,11 +149,28 @@ fn principals(document: &Document, principals: &[Principal], faults: &mut Vec<Fa
     for (index, principal) in principals.iter().enumerate() {
         let key = entry("a2a.principals", Some(&principal.name), index);
         named(&key, &principal.name, &mut names, faults);
-        spiffe_id(
-            &format!("{key}.spiffe_id"),
-            &principal.spiffe_id,
-            document.identity.as_ref(),
-            faults,
-        );
+        match (&principal.spiffe_id, &principal.bearer) {
+            (Some(id), None) => shown_in_tls(document, &format!("{key}.spiffe_id"), id, faults),
+            (None, Some(token)) => referenced(&format!("{key}.bearer"), token, faults),
+            (Some(_), Some(_)) | (None, None) => faults.push(Fault::new(
+                key,
+                "must have exactly one of spiffe_id and bearer",
+                "write one entry for each way in which a caller proves who it is",
+            )),
+        }
     }
+}
+
+/// An ID that a client certificate shows.
+fn shown_in_tls(document: &Document, key: &str, id: &str, faults: &mut Vec<Fault>) {
+    let identity = document.identity.as_ref();
+    if identity.is_none() && document.a2a.tls.is_some() && !document.a2a.dev {
+        faults.push(Fault::new(
+            key,
+            "cannot be verified without identity, which says whose certificates are to be believed",
+            "set identity, or use bearer",
+        ));
+        return;
+    }
+    spiffe_id(key, id, identity, faults);
 }

@@ -212,11 +212,7 @@ const ALICE: &str = "spiffe://td/ns/a/sa/alice";
 const BOB: &str = "spiffe://td/ns/a/sa/bob";
 
 fn caller(id: &str) -> Caller {
-    let listed = Principals::new(&[Principal {
-        name: "one".into(),
-        spiffe_id: id.into(),
-        role: Role::Agent,
-    }]);
+    let listed = Principals::new(&[Principal::with_spiffe_id("one", id, Role::Agent)]);
     listed.caller(&id.parse().unwrap()).unwrap().clone()
 }
 

@@ -8,9 +8,12 @@ use crate::install::Install;
 
 pub(super) fn network_policy(validated: &Validated, install: &Install) -> Option<NetworkPolicy> {
     let plan = validated.network.as_ref()?;
-    let mut ingress: Vec<_> = network::ingress_from(&plan.caller_namespaces)
-        .into_iter()
-        .collect();
+    let callers = if plan.callers_anywhere {
+        Some(network::ingress_from_anywhere())
+    } else {
+        network::ingress_from(&plan.caller_namespaces)
+    };
+    let mut ingress: Vec<_> = callers.into_iter().collect();
     ingress.push(network::ingress_to_metrics());
     ingress.extend(plan.extra_ingress.iter().cloned());
     let mut egress = network::egress_of_every_pod(install);

@@ -49,6 +49,8 @@ impl StorePlan {
 /// What the pod's policy lets through.
 #[derive(Debug, Clone, Default)]
 pub struct NetworkPlan {
+    /// Whether a principal may be anywhere: one that shows a token.
+    pub callers_anywhere: bool,
     /// Namespaces of principals.
     pub caller_namespaces: BTreeSet<String>,
     /// McpServers of this namespace that the operator runs.
@@ -146,8 +148,9 @@ pub(super) fn network(
         .a2a
         .principals
         .iter()
-        .filter_map(|principal| principal.spiffe_id.parse::<SpiffeId>().ok());
+        .filter_map(|principal| principal.spiffe_id.as_ref()?.parse::<SpiffeId>().ok());
     Some(NetworkPlan {
+        callers_anywhere: document.a2a.principals.iter().any(|one| one.bearer.is_some()),
         caller_namespaces: ids
             .filter_map(|id| id.service_account().map(|(namespace, _)| namespace.to_owned()))
             .collect(),

@@ -1,4 +1,4 @@
-//! Principals, each as exact IDs. Pure. What does not resolve is left out: nobody is let in by a name that means
+//! Principals, each as exact IDs or as the token of a Secret. Pure. What does not resolve is left out: nobody is let in by a name that means
 //! nothing yet.
 
 use agentd_config::document::Principal;
@@ -7,6 +7,7 @@ use agentd_crds::agent as crd;
 use super::Work;
 use super::card::role;
 use crate::controllers::agent::inputs::Inputs;
+use crate::controllers::mounts::template;
 use crate::problem::{Problem, Reason};
 
 pub(super) fn resolve(inputs: &Inputs, work: &mut Work) -> Vec<Principal> {
@@ -15,11 +16,16 @@ pub(super) fn resolve(inputs: &Inputs, work: &mut Work) -> Vec<Principal> {
         let role = role(principal.role);
         let name = &principal.name;
         if let Some(id) = &principal.spiffe_id {
-            list.push(Principal {
-                name: name.clone(),
-                spiffe_id: id.clone(),
-                role,
-            });
+            list.push(Principal::with_spiffe_id(name, id, role));
+            continue;
+        }
+        if let Some(token) = &principal.bearer {
+            let path = format!("a2a.principals[{name}].bearer");
+            let reference = &token.value_from.secret_key_ref;
+            match work.findings.mounts.secret(&path, reference) {
+                Ok(file) => list.push(Principal::with_bearer(name, template(&file), role)),
+                Err(problem) => work.findings.problems.push(problem),
+            }
             continue;
         }
         // Kinds that are not built are refused by name elsewhere.
@@ -29,14 +35,13 @@ pub(super) fn resolve(inputs: &Inputs, work: &mut Work) -> Vec<Principal> {
         match inputs.principals.get(name).and_then(Option::as_ref) {
             Some(ids) => {
                 let one = ids.len() == 1 && principal.namespace.is_none();
-                list.extend(ids.iter().enumerate().map(|(index, id)| Principal {
-                    name: if one {
+                list.extend(ids.iter().enumerate().map(|(index, id)| {
+                    let name = if one {
                         name.clone()
                     } else {
                         format!("{name}.{index}")
-                    },
-                    spiffe_id: id.to_string(),
-                    role,
+                    };
+                    Principal::with_spiffe_id(name, id.to_string(), role)
                 }));
             }
             None => work.notes.push(Problem::new(

@@ -70,7 +70,7 @@ pub fn build(validated: &Validated, install: &Install) -> Result<Option<Objects>
 /// In: the bridge and its metrics, never the server's own port. Out: what every pod needs, and what a person adds.
 fn network_policy(subject: &Subject, run: &RunPlan, install: &Install) -> Option<NetworkPolicy> {
     let (extra_ingress, extra_egress) = run.network.as_ref()?;
-    let mut ingress = vec![network::ingress_to_bridge(), network::ingress_to_metrics()];
+    let mut ingress = vec![network::ingress_from_anywhere(), network::ingress_to_metrics()];
     ingress.extend(extra_ingress.iter().cloned());
     let mut egress = network::egress_of_every_pod(install);
     egress.extend(extra_egress.iter().cloned());

@@ -1,0 +1,54 @@
+//! `a2a.principals`: who may call, and how they prove who they are.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One entry of `a2a.principals`: one way to prove who one is, `spiffe_id` or `bearer`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Principal {
+    /// Unique, for logs. What a caller with a bearer token makes belongs to this name.
+    pub name: String,
+    /// Exactly this SPIFFE ID, in a client certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spiffe_id: Option<String>,
+    /// Exactly this token, in `Authorization: Bearer`: a secret reference, read at each request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bearer: Option<String>,
+    /// What it may do.
+    pub role: Role,
+}
+
+impl Principal {
+    /// Who shows this SPIFFE ID.
+    pub fn with_spiffe_id(name: impl Into<String>, spiffe_id: impl Into<String>, role: Role) -> Self {
+        Self {
+            name: name.into(),
+            spiffe_id: Some(spiffe_id.into()),
+            bearer: None,
+            role,
+        }
+    }
+
+    /// Who shows this token.
+    pub fn with_bearer(name: impl Into<String>, bearer: impl Into<String>, role: Role) -> Self {
+        Self {
+            name: name.into(),
+            spiffe_id: None,
+            bearer: Some(bearer.into()),
+            role,
+        }
+    }
+}
+
+/// Roles of a caller, from most to least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Another agent: sends messages, sees its own tasks.
+    Agent,
+    /// A person or their tool: the same, for themselves.
+    User,
+    /// Everything.
+    Operator,
+}
