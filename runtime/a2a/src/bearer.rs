@@ -3,7 +3,8 @@
 
 use std::time::Instant;
 
-use agentd_config::document::Role;
+use agentd_base::rate::Rate;
+use agentd_config::document::{Principal, Role};
 use agentd_config::secret::{SecretSource, Template};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -17,17 +18,19 @@ use crate::throttle::Throttle;
 pub(crate) struct Bearer {
     pub(crate) name: String,
     pub(crate) role: Role,
+    pub(crate) rate: Option<Rate>,
     token: Template,
 }
 
 impl Bearer {
-    /// None where the reference is none, which the document's check refuses.
-    pub(crate) fn new(name: &str, role: Role, token: &str) -> Option<Self> {
-        let token = Template::parse(token).ok().filter(Template::has_reference)?;
+    /// None where the entry names no token, or one that is no reference, which the document's check refuses.
+    pub(crate) fn of(entry: &Principal) -> Option<Self> {
+        let token = Template::parse(entry.bearer.as_ref()?).ok();
         Some(Self {
-            name: name.to_owned(),
-            role,
-            token,
+            name: entry.name.clone(),
+            role: entry.role,
+            rate: entry.quotas.rate,
+            token: token.filter(Template::has_reference)?,
         })
     }
 

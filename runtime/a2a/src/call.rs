@@ -7,7 +7,7 @@ use std::time::Instant;
 use agentd_base::trace::TraceContext;
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Method as Verb, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method as Verb, Response, StatusCode, header};
 use hyper::body::Body;
 use serde_json::{Map, Value};
 use tracing::Instrument as _;
@@ -17,7 +17,7 @@ use crate::binding::{Binding, JSON};
 use crate::body::{Answer, held, read};
 use crate::caller::Caller;
 use crate::extension::Active;
-use crate::fault::Fault;
+use crate::fault::{Fault, QUOTA};
 use crate::http::{App, Route, answer_of, not_allowed, route};
 use crate::list::Listing;
 use crate::operation::Operation;
@@ -106,8 +106,13 @@ where
 }
 
 fn at_once(binding: &Binding, fault: Fault) -> Response<Answer> {
+    let retry = fault.retry_after().map(HeaderValue::from);
     let (status, bytes) = binding.answer(Err(fault));
-    answer_of(status, binding.media_type(), Answer::whole(Bytes::from(bytes)))
+    let mut answer = answer_of(status, binding.media_type(), Answer::whole(Bytes::from(bytes)));
+    answer
+        .headers_mut()
+        .extend(retry.map(|seconds| (header::RETRY_AFTER, seconds)));
+    answer
 }
 
 /// Reads a request and does what it asks for, so far that only its answer has to be made.
@@ -291,6 +296,7 @@ async fn begin(
     match operation {
         Operation::SendMessage | Operation::SendStreamingMessage => {
             let message::Parsed { mut request, history } = message::send(params)?;
+            allowed(app, caller)?;
             request.trace = trace;
             tracing::info!(event = "a2a.message", message.id = request.message_id);
             let wait = !request.return_immediately;
@@ -337,6 +343,22 @@ async fn begin(
         // Made before, of the card alone.
         Operation::GetExtendedAgentCard => Err(Fault::internal()),
     }
+}
+
+/// Whether the caller may send one more message now.
+fn allowed(app: &App, caller: &Caller) -> Result<(), Fault> {
+    let now = Instant::now();
+    app.quotas.take(caller.allowances(), now).map_err(|wait| {
+        if let Some(left_out) = app.denials.pass(now) {
+            tracing::warn!(
+                event = "a2a.denied",
+                peer.spiffe_id = caller.key(),
+                reason = QUOTA,
+                left_out
+            );
+        }
+        Fault::quota(wait)
+    })
 }
 
 async fn follow(

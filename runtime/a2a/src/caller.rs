@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use agentd_base::rate::Rate;
 use agentd_config::document::Principal;
 pub use agentd_config::document::Role;
 use agentd_config::secret::SecretSource;
@@ -21,6 +22,8 @@ pub struct Caller {
     key: String,
     names: Vec<String>,
     roles: BTreeSet<Role>,
+    /// Of each of `names`.
+    rates: Vec<Option<Rate>>,
 }
 
 impl Caller {
@@ -33,6 +36,12 @@ impl Caller {
     /// The names of the entries that matched, for logs.
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The entries that matched, with how many messages each lets it send.
+    pub(crate) fn allowances(&self) -> impl Iterator<Item = (&str, Option<Rate>)> {
+        let names = self.names.iter().map(String::as_str);
+        names.zip(self.rates.iter().copied())
     }
 
     /// Whether it has at least this role. Asked by the table of operations ([`crate::operation`]) and nobody else.
@@ -66,6 +75,7 @@ impl Caller {
             key: key.to_owned(),
             names: Vec::new(),
             roles: roles.iter().copied().collect(),
+            rates: Vec::new(),
         }
     }
 
@@ -74,12 +84,14 @@ impl Caller {
             key,
             names: Vec::new(),
             roles: BTreeSet::new(),
+            rates: Vec::new(),
         }
     }
 
     /// Another entry matches it.
-    fn is_also(&mut self, name: &str, role: Role) {
+    fn is_also(&mut self, name: &str, role: Role, rate: Option<Rate>) {
         self.names.push(name.to_owned());
+        self.rates.push(rate);
         self.roles.insert(role);
     }
 
@@ -89,6 +101,7 @@ impl Caller {
             key: DEV_KEY.to_owned(),
             names: vec![DEV_KEY.to_owned()],
             roles: BTreeSet::from([Role::Operator]),
+            rates: vec![None],
         }
     }
 }
@@ -110,12 +123,9 @@ impl Principals {
             .filter_map(|entry| Some((entry, entry.spiffe_id.as_ref()?)))
         {
             let caller = by_id.entry(id.clone()).or_insert_with(|| Caller::new(id.clone()));
-            caller.is_also(&entry.name, entry.role);
+            caller.is_also(&entry.name, entry.role, entry.quotas.rate);
         }
-        let mut bearers: Vec<Bearer> = entries
-            .iter()
-            .filter_map(|entry| Bearer::new(&entry.name, entry.role, entry.bearer.as_ref()?))
-            .collect();
+        let mut bearers: Vec<Bearer> = entries.iter().filter_map(Bearer::of).collect();
         bearers.sort_by(|one, other| one.name.cmp(&other.name));
         Self { by_id, bearers }
     }
@@ -139,7 +149,7 @@ impl Principals {
             if token.is_some_and(|token| bearer.is(token, secrets, unreadable)) {
                 caller
                     .get_or_insert_with(|| Caller::new(format!("bearer:{}", bearer.name)))
-                    .is_also(&bearer.name, bearer.role);
+                    .is_also(&bearer.name, bearer.role, bearer.rate);
             }
         }
         caller

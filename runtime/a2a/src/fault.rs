@@ -1,6 +1,8 @@
 //! What a caller is told when a request is not served: one type for everything that is answered in the JSON-RPC
 //! envelope, and one shape for refusals below it (HTTP). Every error carries a `google.rpc.ErrorInfo` in an array.
 
+use std::time::Duration;
+
 use a2a::{
     ERROR_INFO_TYPE, FieldViolation, JsonRpcError, PROTOCOL_DOMAIN, TypedDetail, error_code as code,
     error_reason,
@@ -20,6 +22,8 @@ pub(crate) struct Fault {
     violations: Vec<FieldViolation>,
     /// Ours, where the protocol's own reason for the code would not say that it passes.
     passing: Option<&'static str>,
+    /// When it has passed, in seconds.
+    retry: u64,
     /// The versions that are spoken, where another one was asked for.
     spoken: Option<&'static str>,
 }
@@ -35,7 +39,9 @@ const FULL: &str = "TOO_MANY_MESSAGES";
 /// Faults of parameters that are named in the message; a message may be wrong in each of its parts.
 const NAMED: usize = 16;
 /// When a caller may try again what passes: turns and disks take seconds.
-const RETRY: &str = "5s";
+const RETRY: u64 = 5;
+/// Messages above the rate of a principal.
+pub(crate) const QUOTA: &str = "QUOTA_EXCEEDED";
 
 impl Fault {
     fn new(code: i32, message: impl Into<String>) -> Self {
@@ -44,6 +50,7 @@ impl Fault {
             message: message.into(),
             violations: Vec::new(),
             passing: None,
+            retry: RETRY,
             spoken: None,
         }
     }
@@ -162,6 +169,23 @@ impl Fault {
         )
     }
 
+    /// The caller sends more than its principals let it, and may go on after this time.
+    pub(crate) fn quota(wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self {
+            retry: seconds,
+            ..Self::passing(
+                QUOTA,
+                "this caller has sent as many messages as its principal may; send it again later",
+            )
+        }
+    }
+
+    /// After how many seconds it may be tried again, where it passes.
+    pub(crate) fn retry_after(&self) -> Option<u64> {
+        self.passing.map(|_| self.retry)
+    }
+
     pub(crate) fn nothing_to_follow() -> Self {
         Self::new(
             code::UNSUPPORTED_OPERATION,
@@ -204,7 +228,7 @@ impl Fault {
                 | code::INVALID_PARAMS,
                 _,
             ) => (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"),
-            (_, Some(BUSY | FULL)) => (StatusCode::TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED"),
+            (_, Some(BUSY | FULL | QUOTA)) => (StatusCode::TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED"),
             (_, Some(_)) => (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
             (_, None) => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL"),
         };
@@ -224,7 +248,7 @@ impl Fault {
         }
         match self.passing {
             Some(reason) => {
-                data.push(json!({ "@type": RETRY_INFO, "retryDelay": RETRY }));
+                data.push(json!({ "@type": RETRY_INFO, "retryDelay": format!("{}s", self.retry) }));
                 data.push(json!({ "@type": ERROR_INFO_TYPE, "reason": reason, "domain": DOMAIN }));
             }
             None => data.push(error_info(error_reason(self.code), self.spoken)),

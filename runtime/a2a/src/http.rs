@@ -19,6 +19,7 @@ use crate::card::{CACHE_CONTROL, Card, VARY, WELL_KNOWN};
 use crate::connection::Recognition;
 use crate::fault::refusal_body;
 use crate::listener::Authentication;
+use crate::quota::Quotas;
 use crate::service::Service;
 use crate::throttle::Throttle;
 
@@ -29,6 +30,8 @@ pub(crate) struct App {
     pub(crate) authentication: Authentication,
     pub(crate) denials: Throttle,
     pub(crate) failures: Throttle,
+    /// Messages of principals.
+    pub(crate) quotas: Quotas,
     /// Tokens of principals that cannot be read.
     pub(crate) unreadable: Throttle,
     /// Bodies that are being read.

@@ -27,6 +27,7 @@ pub mod listener;
 mod message;
 pub mod operation;
 mod proto;
+mod quota;
 mod rest;
 mod rpc;
 pub mod server;

@@ -17,6 +17,7 @@ use crate::caller::Principals;
 use crate::card::Card;
 use crate::http::{App, handle};
 use crate::limit;
+use crate::quota::Quotas;
 use crate::server::{Bounds, Events, Handler, Server};
 use crate::service::Service;
 use crate::throttle::Throttle;
@@ -120,6 +121,7 @@ impl Listener {
             authentication,
             denials: Throttle::default(),
             failures: Throttle::default(),
+            quotas: Quotas::default(),
             unreadable: Throttle::default(),
             reading: Budget::new(limit::READING),
             answering: Budget::new(limit::ANSWERING),

@@ -109,13 +109,17 @@ fn server() -> impl Strategy<Value = McpServer> {
 
 fn a2a() -> impl Strategy<Value = A2a> {
     let role = prop_oneof![Just(Role::Agent), Just(Role::User), Just(Role::Operator)];
-    let principal =
-        (word(), of(word()), of(word()), role).prop_map(|(name, spiffe_id, bearer, role)| Principal {
+    let principal = (word(), of(word()), of(word()), role, of(1u32..9)).prop_map(
+        |(name, spiffe_id, bearer, role, burst)| Principal {
             name,
             spiffe_id,
             bearer,
             role,
-        });
+            quotas: Quotas {
+                rate: burst.map(every_two_seconds),
+            },
+        },
+    );
     let tls = (word(), word()).prop_map(|(cert, key)| ServerTls {
         cert: cert.into(),
         key: key.into(),
@@ -204,16 +208,20 @@ fn pod() -> impl Strategy<Value = (Option<Identity>, Option<Report>)> {
     )
 }
 
+fn every_two_seconds(burst: u32) -> Rate {
+    Rate {
+        burst,
+        per: Duration::secs(2),
+    }
+}
+
 fn subagents() -> impl Strategy<Value = SubagentLimits> {
     (of(0u32..9), of(1u32..9), of(1u32..9), of(1u32..9)).prop_map(|(depth, breadth, total, burst)| {
         SubagentLimits {
             depth,
             breadth,
             total,
-            rate: burst.map(|burst| Rate {
-                burst,
-                per: Duration::secs(2),
-            }),
+            rate: burst.map(every_two_seconds),
         }
     })
 }

@@ -146,6 +146,45 @@ async fn what_is_nobodys_is_refused_with_what_would_be_right() {
 }
 
 #[tokio::test]
+async fn more_messages_than_its_rate_are_refused_for_a_while_and_others_are_served() {
+    let world = World::start().await;
+    let mut entries = listed();
+    entries[0].quotas.rate = Some("2/1h".parse().unwrap());
+    world.principals.send_replace(Arc::new(Principals::new(&entries)));
+    let mut alice = world.as_caller(ALICE).await;
+    for _ in 0..2 {
+        assert_eq!(
+            alice.call("SendMessage", message("echo hi")).await.json()["error"],
+            json!(null)
+        );
+    }
+    let refused = alice.rest("POST", "/message:send", message("echo hi")).await;
+    assert_eq!(
+        (refused.status, refused.json()["error"]["status"].clone()),
+        (429, json!("RESOURCE_EXHAUSTED"))
+    );
+    let seconds: u64 = refused.header("retry-after").parse().unwrap();
+    assert!((1790..=1800).contains(&seconds), "{seconds}");
+    for method in ["SendMessage", "SendStreamingMessage"] {
+        let refused = alice.call(method, message("echo hi")).await;
+        let details = refused.json()["error"]["data"].clone();
+        assert_eq!(details[1]["reason"], json!("QUOTA_EXCEEDED"), "{details}");
+        assert!(
+            details[0]["retryDelay"].as_str().unwrap().starts_with("1"),
+            "{details}"
+        );
+    }
+    assert_eq!(world.agent.tasks.lock().unwrap().len(), 2);
+    // What is there can be read, and nobody else pays for it.
+    assert_eq!(alice.rest("GET", "/tasks/task-0", json!(null)).await.status, 200);
+    let mut bob = world.as_caller(BOB).await;
+    assert_eq!(
+        bob.rest("POST", "/message:send", message("echo hi")).await.status,
+        200
+    );
+}
+
+#[tokio::test]
 async fn who_shows_a_token_is_no_stranger_whose_connection_ends_soon() {
     let world = World::start().await;
     let folder = tempfile::tempdir().unwrap();

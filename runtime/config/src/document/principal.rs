@@ -1,5 +1,6 @@
 //! `a2a.principals`: who may call, and how they prove who they are.
 
+use agentd_base::rate::Rate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,26 @@ pub struct Principal {
     pub bearer: Option<String>,
     /// What it may do.
     pub role: Role,
+    /// How much of it.
+    #[serde(default, skip_serializing_if = "Quotas::is_none")]
+    pub quotas: Quotas,
+}
+
+/// `a2a.principals[].quotas`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Quotas {
+    /// Messages: so many at once, and as many again in each such time, such as `60/1m`. Absent: no bound. Who matches
+    /// several entries may send what any of them lets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+}
+
+impl Quotas {
+    /// Whether nothing is bounded.
+    pub const fn is_none(&self) -> bool {
+        self.rate.is_none()
+    }
 }
 
 impl Principal {
@@ -27,6 +48,7 @@ impl Principal {
             spiffe_id: Some(spiffe_id.into()),
             bearer: None,
             role,
+            quotas: Quotas::default(),
         }
     }
 
@@ -37,6 +59,7 @@ impl Principal {
             spiffe_id: None,
             bearer: Some(bearer.into()),
             role,
+            quotas: Quotas::default(),
         }
     }
 }
