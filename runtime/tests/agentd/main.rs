@@ -61,6 +61,7 @@ mod stored;
 mod streamed;
 mod subagents;
 mod through_bridge;
+mod tokens;
 mod tools;
 mod traced;
 mod tree;
