@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json as object};
 use url::Url;
 
+use crate::bearer::Shown;
 use crate::call::{has_media_type, version, with_body};
 use crate::client::{behind, card as card_of, interface, outcome, parse as read, refusal_message};
 use crate::fault::Fault;
@@ -237,6 +238,21 @@ proptest! {
             has_media_type(&head.headers, &["application/json"]);
             head.headers = HeaderMap::from_iter([(http::HeaderName::from_static("a2a-version"), value)]);
             version(&head);
+        }
+    }
+
+    #[test]
+    fn credentials_of_callers(
+        lines in proptest::collection::vec(changed_text(&["Bearer abc.def-_~+/=", "bearer  x", "Basic eDp5", "Bearer"]), 0..3),
+    ) {
+        let values: Vec<_> = lines.iter().filter_map(|line| HeaderValue::from_bytes(line.as_bytes()).ok()).collect();
+        let headers: HeaderMap = values.iter().map(|value| (http::header::AUTHORIZATION, value.clone())).collect();
+        let shown = Shown::of(&headers);
+        prop_assert_eq!(shown == Shown::Nothing, values.is_empty());
+        if let Some(token) = shown.token() {
+            prop_assert_eq!(values.len(), 1);
+            prop_assert!(!token.is_empty() && !token.contains(char::is_whitespace), "{:?}", token);
+            prop_assert!(values[0].to_str().unwrap().ends_with(token));
         }
     }
 
