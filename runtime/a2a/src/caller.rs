@@ -44,7 +44,8 @@ impl Caller {
         names.zip(self.rates.iter().copied())
     }
 
-    /// Whether it has at least this role. Asked by the table of operations ([`crate::operation`]) and nobody else.
+    /// Whether it has at least this role. Asked by the table of operations ([`crate::operation`]), and by the card
+    /// for what it shows to whom.
     pub(crate) fn has_role(&self, least: Role) -> bool {
         self.roles.iter().next_back().is_some_and(|role| *role >= least)
     }

@@ -116,11 +116,7 @@ mod tests {
 
     fn caller(role: Role) -> Caller {
         let spiffe_id = "spiffe://td/ns/a/sa/alice";
-        let principals = Principals::new(&[Principal {
-            name: "alice".into(),
-            spiffe_id: spiffe_id.into(),
-            role,
-        }]);
+        let principals = Principals::new(&[Principal::with_spiffe_id("alice", spiffe_id, role)]);
         principals.caller(&spiffe_id.parse().unwrap()).unwrap().clone()
     }
 
