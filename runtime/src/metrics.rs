@@ -347,6 +347,7 @@ impl Turn {
         match status {
             Status::Completed => runs.completed.inc(),
             Status::Cancelled => runs.killed.inc(),
+            Status::Waiting => {}
             _ => runs.failed.inc(),
         }
         match status {

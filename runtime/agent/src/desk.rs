@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use agentd_llm::Model;
 use agentd_mcp::{CallMeta, Entry};
@@ -14,6 +14,7 @@ use crate::kept::Kept;
 use crate::minted::Held;
 use crate::offer::{Offer, ServerOffer};
 use crate::request::Supervisor;
+use crate::resumed::SoFar;
 use crate::router::Servers;
 use crate::skills::Skills;
 
@@ -114,9 +115,22 @@ pub(crate) struct Desk {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) skills: Arc<Skills>,
     pub(crate) context: Arc<RunContext>,
+    /// The turn as it stands, if the call that is made may wait for long.
+    pub(crate) so_far: Arc<Mutex<Option<SoFar>>>,
 }
 
 impl Desk {
+    /// The turn as it stands, with what belongs to its conversation, for a call that may wait for long.
+    pub(crate) fn so_far(&self) -> Option<SoFar> {
+        let mut so_far = self
+            .so_far
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()?;
+        self.skills.keep(&mut so_far.transcript);
+        Some(so_far)
+    }
+
     /// Whether this turn has this tool of a server: it was given it, and the operator leaves it.
     pub(crate) fn takes(&self, entry: &Entry) -> bool {
         let RunContext { held, choice, .. } = &*self.context;

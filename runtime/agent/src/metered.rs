@@ -45,7 +45,7 @@ impl<M: Model> Model for Metered<M> {
                     reason: format!("the budget cannot be asked: {reason}"),
                 });
             }
-            Reply::Done(_) => {
+            Reply::Done(_) | Reply::Later => {
                 return Err(ModelError::Budget {
                     refused: false,
                     reason: "the budget cannot be asked".to_owned(),

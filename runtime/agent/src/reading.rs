@@ -40,7 +40,7 @@ pub(crate) async fn read(uri: &str, ordinal: u32, desk: &Desk) -> Observation {
             Reply::Done(Value::String(text)) => Observation::result(text),
             Reply::Done(value) => Observation::result(value.to_string()),
             Reply::Refused(why) => Observation::error(why),
-            Reply::Reserved(_) => Observation::error("the supervisor gave no result"),
+            Reply::Reserved(_) | Reply::Later => Observation::error("the supervisor gave no result"),
         };
     }
     if is_own(uri) {

@@ -51,6 +51,8 @@ pub enum Reply {
     Done(Value),
     /// It was not done; why, for the model.
     Refused(String),
+    /// To [`Request::AskHuman`]: the turn ends, and goes on when there is an answer.
+    Later,
     /// To [`Request::Reserve`].
     Reserved(Reservation),
 }

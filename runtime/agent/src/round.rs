@@ -11,6 +11,7 @@ const CUT: &str = "not carried out: the length limit cut this answer off in the 
     each with a call of its own";
 
 /// Blocks in their order, calls with what came of them so far.
+#[derive(Clone)]
 pub(crate) struct Round(Vec<(Block, Option<Observation>)>);
 
 impl Round {

@@ -17,10 +17,12 @@ use crate::kept;
 use crate::observation::{Effect, Observation};
 use crate::prompt;
 use crate::repeat::{REPEATS, Repeats, Verdict};
+use crate::resumed::SoFar;
 use crate::round::Round;
 use crate::router::ToolRunner;
 use crate::status::Status;
 use crate::tokens::{self, Gauge};
+use crate::tools::ASK;
 use crate::transcript::Transcript;
 use crate::turn::{PARALLEL, TurnInput, TurnLimits};
 use crate::view::View;
@@ -62,6 +64,8 @@ pub(crate) struct Turn {
     pub(crate) rounds: u32,
     pub(crate) steps: u32,
     pub(crate) tool_calls: u32,
+    /// How much of the conversation may be kept, as JSON.
+    kept_bytes: u64,
     pub(crate) usage: Usage,
     /// The provider refused the conversation as it is.
     pub(crate) is_unfit: bool,
@@ -70,7 +74,16 @@ pub(crate) struct Turn {
 impl Turn {
     pub(crate) fn new(input: TurnInput, deadline: Instant) -> Self {
         let mut transcript = input.transcript;
-        transcript.push_user(input.text);
+        let tool_calls = match input.resumed {
+            None => {
+                transcript.push_user(input.text);
+                0
+            }
+            Some(resumed) => {
+                transcript.answer_last(&resumed.call, resumed.seen);
+                resumed.tool_calls
+            }
+        };
         let voice = Arc::new(Voice::new(input.listener));
         let output_schema = input.output_schema.as_ref().and_then(|schema| {
             let schema = schema.as_object()?.clone();
@@ -87,7 +100,7 @@ impl Turn {
             window: input.context,
             gauge: Gauge::default(),
             fixed: 0,
-            task: transcript.items().len().saturating_sub(1),
+            task: transcript.last_user(),
             compact: None,
             next_fold: 0,
             compactions: 0,
@@ -106,7 +119,8 @@ impl Turn {
             text: String::new(),
             rounds: 0,
             steps: 0,
-            tool_calls: 0,
+            tool_calls,
+            kept_bytes: input.kept_bytes,
             usage: Usage::default(),
             is_unfit: false,
         }
@@ -320,12 +334,30 @@ impl Turn {
         let left = self.limits.steps.saturating_sub(self.steps);
         let admitted = calls.get(..left as usize).unwrap_or(calls);
         let begun: Vec<AtomicBool> = admitted.iter().map(|_| AtomicBool::new(false)).collect();
-        let mut waiting = admitted.iter().zip(&begun).enumerate();
+        // A question is put when the calls beside it have their results: these stand then, and the turn may be given up.
+        let asks = admitted.iter().rposition(|(_, call)| call.name == ASK);
+        let all = || admitted.iter().zip(&begun).enumerate();
+        let mut waiting = all().filter(|(nth, _)| Some(*nth) != asks);
+        let mut last = asks.and_then(|nth| all().nth(nth));
         let mut running = FuturesUnordered::new();
         let end = loop {
             while running.len() < PARALLEL
                 && let Some((nth, ((place, call), begun))) = waiting.next()
             {
+                running.push(carried_out(
+                    tools,
+                    *place,
+                    call,
+                    ordinal(self.tool_calls, nth),
+                    begun,
+                ));
+            }
+            if running.is_empty()
+                && let Some((nth, ((place, call), begun))) = last.take()
+            {
+                if let Some(so_far) = self.so_far(round, *place, admitted.len()) {
+                    tools.may_wait(so_far);
+                }
                 running.push(carried_out(
                     tools,
                     *place,
@@ -359,6 +391,26 @@ impl Turn {
         self.steps += count;
         self.tool_calls += count;
         end.or_else(|| (admitted.len() < calls.len()).then(|| End::out_of_steps(self.limits.steps)))
+    }
+
+    /// The turn as it stands while this call is the only one of the round's `made` that has no result; none where another
+    /// has none or wants more of the turn, or where that is more than is kept.
+    fn so_far(&self, round: &Round, place: usize, made: usize) -> Option<SoFar> {
+        let mut others = (0..round.calls().len()).filter(|nth| *nth != place);
+        if !others.all(|nth| round.is_answered(nth)) || !round.effects().is_empty() {
+            return None;
+        }
+        let mut transcript = self.transcript.clone();
+        round.clone().seal("it waits", &mut transcript);
+        let is_kept = tokens::json(&transcript) <= self.kept_bytes;
+        let made = u32::try_from(made).unwrap_or(u32::MAX);
+        Some(SoFar {
+            call: (*transcript.last_calls().get(place)?).to_owned(),
+            transcript: serde_json::to_value(&transcript).ok().filter(|_| is_kept)?,
+            steps: self.steps.saturating_add(made),
+            tool_calls: self.tool_calls.saturating_add(made),
+            tokens: self.usage.total(),
+        })
     }
 
     /// The first `finish` of a round whose calls have all ended.

@@ -16,6 +16,7 @@ use crate::kept::Kept;
 use crate::observation::Observation;
 use crate::offer::Offer;
 use crate::request::Supervisor;
+use crate::resumed::SoFar;
 use crate::skills::{self, Skills};
 use crate::view::View;
 use crate::witness::{Outcome, UNKNOWN, Witness};
@@ -32,6 +33,9 @@ pub trait ToolRunner: Send + Sync {
     /// One call. `ordinal` counts the calls of the run from 0, in the order in which the model made them, whatever came
     /// of them. The calls of a round are carried out at the same time, up to [`crate::turn::PARALLEL`] of them.
     async fn call(&self, call: &ToolCall, ordinal: u32) -> Observation;
+
+    /// The call that is made next is the last of its round, and may wait for long: the turn as it stands then.
+    fn may_wait(&self, _: SoFar) {}
 }
 
 /// The connections of a worker.
@@ -67,6 +71,7 @@ pub struct Router {
     parts: Parts,
     context: Arc<RunContext>,
     round: Mutex<Round>,
+    so_far: Arc<Mutex<Option<SoFar>>>,
 }
 
 /// What a worker has for the tools of a run.
@@ -101,6 +106,7 @@ impl Router {
             parts,
             context: Arc::new(context),
             round: Mutex::default(),
+            so_far: Arc::default(),
         }
     }
 
@@ -128,6 +134,7 @@ impl Router {
             model: self.parts.model.clone(),
             skills: self.parts.skills.clone(),
             context: self.context.clone(),
+            so_far: self.so_far.clone(),
         }
     }
 
@@ -246,6 +253,10 @@ impl Router {
 
 #[async_trait]
 impl ToolRunner for Router {
+    fn may_wait(&self, so_far: SoFar) {
+        *self.so_far.lock().unwrap_or_else(PoisonError::into_inner) = Some(so_far);
+    }
+
     async fn view(&self) -> Arc<View> {
         let offer = self.parts.servers.offer().await;
         let desk = self.desk(offer.clone());

@@ -25,6 +25,8 @@ pub enum Status {
     Deadline,
     /// The model did the same over and over and got nowhere.
     LoopDetected,
+    /// It waits for a person, and was given up until there is an answer.
+    Waiting,
 }
 
 impl Status {
@@ -32,7 +34,7 @@ impl Status {
     pub const fn exit_code(self) -> u8 {
         match self {
             Self::Completed => exit::DONE,
-            Self::Failed | Self::Cancelled => exit::FAILURE,
+            Self::Failed | Self::Cancelled | Self::Waiting => exit::FAILURE,
             Self::ModelUnavailable => exit::MODEL,
             Self::Refused => exit::REFUSED,
             Self::LoopDetected => exit::PARTIAL,
@@ -52,6 +54,7 @@ impl Status {
             Self::ExhaustedTokens => "exhausted_tokens",
             Self::Deadline => "deadline",
             Self::LoopDetected => "loop_detected",
+            Self::Waiting => "waiting",
         }
     }
 }

@@ -132,6 +132,39 @@ impl Transcript {
         self.push(round);
     }
 
+    /// What came of a call of the last round, which was not known.
+    pub(crate) fn answer_last(&mut self, id: &str, seen: Observation) {
+        let Some(Item::Round(pieces)) = self.items.last_mut() else {
+            return;
+        };
+        let waited = pieces.iter_mut().find_map(|piece| match piece {
+            Piece::Call(call) if call.id == id => Some(call),
+            Piece::Call(_) | Piece::Text(_) | Piece::Opaque(_) => None,
+        });
+        if let Some(call) = waited {
+            call.result = seen;
+        }
+        self.count();
+    }
+
+    /// The ids of the calls that were made last.
+    pub(crate) fn last_calls(&self) -> Vec<&str> {
+        let Some(Item::Round(pieces)) = self.items.last() else {
+            return Vec::new();
+        };
+        let ids = pieces.iter().filter_map(|piece| match piece {
+            Piece::Call(call) => Some(call.id.as_str()),
+            Piece::Text(_) | Piece::Opaque(_) => None,
+        });
+        ids.collect()
+    }
+
+    /// The place of what a caller said last.
+    pub(crate) fn last_user(&self) -> usize {
+        let is_user = |item: &Item| matches!(item, Item::User(_));
+        self.items.iter().rposition(is_user).unwrap_or_default()
+    }
+
     /// Takes back the words of a caller that are the last thing said; what came after them keeps them.
     pub fn take_back(&mut self, text: &str) {
         if let Some(Item::User(last)) = self.items.last_mut() {

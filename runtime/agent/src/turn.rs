@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::compaction::ContextLimits;
 use crate::end::End;
 use crate::keeping;
+use crate::resumed::Resumed;
 use crate::rounds::Turn;
 use crate::router::ToolRunner;
 use crate::status::Status;
@@ -46,6 +47,8 @@ pub struct TurnInput {
     pub transcript: Transcript,
     /// What the caller says now.
     pub text: String,
+    /// It was given up while it waited, and goes on: nothing is said, and this came of the call that waited.
+    pub resumed: Option<Resumed>,
     /// What it may use up.
     pub limits: TurnLimits,
     /// JSON Schema of the answer; none for a text.
@@ -145,7 +148,7 @@ fn log_end(turn: &Turn, end: &End, began: Instant) {
     let run_id = &turn.context.run_id;
     let status = end.status.label();
     let dur_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    if end.status == Status::Completed {
+    if matches!(end.status, Status::Completed | Status::Waiting) {
         tracing::info!(
             event = "turn.done",
             run.id = run_id,

@@ -3,9 +3,13 @@
 //! Without anybody to ask the answer is cancel at once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use agentd_agent::SoFar;
 use agentd_mcp::{Answer, Question};
 use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
 
 use super::open::Open;
 
@@ -20,7 +24,7 @@ pub trait Human: Send + Sync + std::fmt::Debug {
 }
 
 /// What is asked, and on whose behalf.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Asked {
     /// The run.
     pub run_id: String,
@@ -30,6 +34,40 @@ pub struct Asked {
     pub conversation: String,
     /// What is asked: untrusted text, cut.
     pub question: Question,
+    /// How long the answer is waited for, where there is a bound other than the turn's time.
+    pub timeout: Option<Duration>,
+    /// The turn that asks, where it may be given up and gone on with later.
+    pub so_far: Option<Box<SoFar>>,
+    /// Whether the turn is given up.
+    pub later: Later,
+}
+
+/// Whether a turn that asks is given up or goes on without an answer: whichever is decided first, and never both.
+#[derive(Debug, Clone, Default)]
+pub struct Later {
+    is_decided: Arc<AtomicBool>,
+    given_up: CancellationToken,
+}
+
+impl Later {
+    /// It is given up, unless it goes on already.
+    pub fn give_up(&self) -> bool {
+        let is_first = !self.is_decided.swap(true, Ordering::SeqCst);
+        if is_first {
+            self.given_up.cancel();
+        }
+        is_first
+    }
+
+    /// It goes on, unless it was given up already.
+    pub fn go_on(&self) -> bool {
+        !self.is_decided.swap(true, Ordering::SeqCst)
+    }
+
+    /// Returns when it is given up.
+    pub async fn given_up(&self) {
+        self.given_up.cancelled().await;
+    }
 }
 
 /// The open questions of a turn. Dropping it withdraws them.
@@ -121,6 +159,9 @@ mod tests {
             run_id: "r".into(),
             root: "c".into(),
             conversation: "c".into(),
+            timeout: None,
+            so_far: None,
+            later: Later::default(),
             question: Question {
                 server: "fs".into(),
                 message: message.into(),

@@ -50,6 +50,7 @@ impl TurnRunner {
             origin: input.origin,
             transcript: input.transcript,
             text: input.text,
+            resumed: input.resumed,
             holder: caller.holder,
             limits: caller.spent.limits(),
             role: charge

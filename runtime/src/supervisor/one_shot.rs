@@ -44,6 +44,8 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
         transcript: serde_json::Value::Null,
         text,
         hops: 0,
+        resumed: None,
+        used: Default::default(),
         charge: None,
         origin: Origin::agent(&foundation.runner.instance, within()),
         listener: None,

@@ -122,7 +122,7 @@ pub fn cut_short(end: &TurnEnd) -> Option<String> {
 fn verdict(result: &TurnResult) -> (TaskState, Option<String>) {
     let state = match result.status {
         Status::Completed => return (TaskState::Completed, None),
-        Status::Cancelled => TaskState::Canceled,
+        Status::Cancelled | Status::Waiting => TaskState::Canceled,
         Status::Refused => TaskState::Rejected,
         Status::Failed
         | Status::ExhaustedSteps
@@ -147,6 +147,7 @@ pub const fn words_of(status: Status) -> Option<&'static str> {
         Status::Deadline => Some("the turn used up its time (limits.run.deadline)"),
         Status::ModelUnavailable => Some("no model endpoint answered"),
         Status::LoopDetected => Some("the turn got nowhere"),
+        Status::Waiting => Some("it was cancelled while it waited for an answer"),
     }
 }
 

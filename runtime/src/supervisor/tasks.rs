@@ -7,13 +7,14 @@ mod answering;
 mod asking;
 mod cancel;
 mod feed;
+mod gate;
 mod health;
 mod lane;
 mod service;
 mod slots;
+mod waits;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ use self::feed::Feed;
 use self::health::Watched;
 pub use self::service::A2aService;
 use self::slots::Slots;
+pub(super) use self::waits::Waiting;
+use self::waits::Waits;
 use super::lanes::{Entry, Lanes};
 use super::record::{answer_of, failed, submitted};
 use super::turns::TurnRunner;
@@ -68,7 +71,7 @@ pub struct Tasks {
     /// The servers were tried once.
     tried: OnceCell<()>,
     /// Turns that hold a slot and wait for another turn, which needs one.
-    waiting: Arc<AtomicUsize>,
+    waits: Waits,
     running: TaskTracker,
     /// No new messages, no new turns.
     closed: CancellationToken,
@@ -91,7 +94,7 @@ impl Tasks {
             durability,
             slots: Slots::new(runner.settings.clone()),
             tried: OnceCell::new(),
-            waiting: Arc::default(),
+            waits: Waits::default(),
             runner,
             ids,
             clock,
@@ -117,9 +120,17 @@ impl Tasks {
     pub async fn restore(self: &Arc<Self>) -> Result<(), StoreError> {
         let (mut resumed, mut lost) = (0_u32, 0_u32);
         for open in self.store.open_tasks().await? {
-            if open.state == TaskState::Submitted {
+            if open.state == TaskState::Submitted || open.state.is_interrupted() {
                 resumed += 1;
-                self.admit(entry(open));
+                let state = open.state;
+                let entry = entry(open);
+                let feed = self.feed(&entry);
+                feed.stands(state);
+                if state.is_interrupted() {
+                    // Whoever has the answer may come at once.
+                    self.taken_up(&entry, &feed).await;
+                }
+                self.admit(entry);
                 continue;
             }
             match self.store.task(&open.id).await {
@@ -147,6 +158,7 @@ impl Tasks {
     pub async fn drain(&self, patience: Duration) {
         self.closed.cancel();
         self.running.close();
+        self.park_all().await;
         if tokio::time::timeout(patience, self.running.wait()).await.is_err() {
             self.stop.cancel();
             self.running.wait().await;
@@ -323,20 +335,13 @@ impl Tasks {
 
     /// Lets a turn wait for another one, as long as one slot is left for turns that wait for nobody.
     pub(super) fn begin_to_wait(&self) -> Option<Waiting> {
-        self.waits(self.slots.limit().saturating_sub(1))
+        self.waits.begin(None, self.slots.limit().saturating_sub(1))
     }
 
-    /// The same for a turn that waits for a person, who needs no slot: the only turn may.
-    fn begin_to_ask(&self) -> Option<Waiting> {
-        self.waits(self.slots.limit().saturating_sub(1).max(1))
-    }
-
-    fn waits(&self, most: usize) -> Option<Waiting> {
-        let more = |waiting: usize| (waiting < most).then_some(waiting + 1);
-        self.waiting
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more)
-            .ok()?;
-        Some(Waiting(self.waiting.clone()))
+    /// The same for a turn of this principal that waits for a person, who needs no slot: the only turn may.
+    fn begin_to_ask(&self, owner: &str) -> Option<Waiting> {
+        self.waits
+            .begin(Some(owner), self.slots.limit().saturating_sub(1).max(1))
     }
 
     /// A task and its answer in text, now or when it has ended.
@@ -380,15 +385,6 @@ type Followed = (
     broadcast::Receiver<Arc<wire::StreamResponse>>,
     Option<wire::Artifact>,
 );
-
-/// A turn that waits for another one.
-pub(super) struct Waiting(Arc<AtomicUsize>);
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
 
 fn entry(open: OpenTask) -> Entry {
     Entry {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_agent::request::OPEN_REQUESTS;
-use agentd_agent::{Held, Holder, Status, TurnLimits};
+use agentd_agent::{Held, Holder, Resumed, SoFar, Status, TurnLimits};
 use agentd_config::document::RunLimits;
 use agentd_identity::IdentitySource;
 use agentd_mcp::ServersView;
@@ -53,6 +53,10 @@ pub struct TurnInput {
     pub transcript: Value,
     /// What the caller says.
     pub text: String,
+    /// What it goes on with, where it waited for a person and was given up.
+    pub resumed: Option<Resumed>,
+    /// What it used up by then.
+    pub used: Used,
     /// How many messages of turns led to this one.
     pub hops: u32,
     /// Of a subagent: what it was given.
@@ -61,6 +65,27 @@ pub struct TurnInput {
     pub origin: Origin,
     /// Hears the answer while it is written.
     pub listener: Option<Arc<dyn Listener>>,
+}
+
+/// What a turn used up before it was given up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Model calls and tool calls.
+    pub steps: u32,
+    /// Tokens, both ways.
+    pub tokens: u64,
+}
+
+impl Used {
+    /// A turn that used this up before it is this far.
+    #[must_use]
+    pub fn and(self, so_far: SoFar) -> SoFar {
+        SoFar {
+            steps: so_far.steps.saturating_add(self.steps),
+            tokens: so_far.tokens.saturating_add(self.tokens),
+            ..so_far
+        }
+    }
 }
 
 /// What a subagent is run with.
@@ -242,8 +267,9 @@ pub(super) fn caller_of(input: &TurnInput, run: &RunLimits) -> Caller {
     let charge = input.charge.as_ref();
     let limits = charge.map_or(
         TurnLimits {
-            steps: run.steps(),
-            tokens: run.tokens(),
+            steps: run.steps().saturating_sub(input.used.steps),
+            tokens: run.tokens().saturating_sub(input.used.tokens),
+            // While it waited nothing was done: it has its time again.
             deadline: run.deadline(),
         },
         |charge| charge.limits,

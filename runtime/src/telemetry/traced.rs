@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agentd_agent::{Observation, Offer, Servers, ToolRunner, View};
+use agentd_agent::{Observation, Offer, Servers, SoFar, ToolRunner, View};
 use agentd_base::class::Classified as _;
 use agentd_llm::{CallContext, Model, ModelError, ModelReply, ModelRequest, Stop, ToolCall};
 use agentd_mcp::{CallError, CallMeta, Content, Entry, ReadError, ToolOutcome};
@@ -104,6 +104,10 @@ pub(super) struct TracedTools<T> {
 
 #[async_trait]
 impl<T: ToolRunner> ToolRunner for TracedTools<T> {
+    fn may_wait(&self, so_far: SoFar) {
+        self.tools.may_wait(so_far);
+    }
+
     async fn view(&self) -> Arc<View> {
         self.tools.view().await
     }

@@ -101,6 +101,10 @@ impl Elicitor for Asker {
         let answer = self.put(|open| &mut open.questions, frame).await;
         answer.unwrap_or(Answer::Cancel)
     }
+
+    fn opens_urls(&self) -> bool {
+        true
+    }
 }
 
 #[async_trait]

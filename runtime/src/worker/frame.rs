@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use agentd_agent::{Held, Holder, Instruction, Reply, Request, Status, TurnLimits};
+use agentd_agent::{Held, Holder, Instruction, Reply, Request, Resumed, Status, TurnLimits};
 use agentd_config::Document;
 use agentd_mcp::{Answer, Era, Question, Tool};
 use serde::{Deserialize, Serialize};
@@ -119,6 +119,8 @@ pub struct Turn {
     pub transcript: Value,
     /// What the caller says.
     pub text: String,
+    /// What it goes on with, where it waited and was given up.
+    pub resumed: Option<Resumed>,
     /// The kind of turn.
     pub holder: Holder,
     /// What it may see and call.

@@ -278,6 +278,7 @@ fn input(
         },
         transcript: loaded.transcript,
         text: turn.text,
+        resumed: turn.resumed,
         limits: turn.limits,
         output_schema: turn.output_schema,
         context,

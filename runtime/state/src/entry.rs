@@ -19,16 +19,19 @@ pub enum EntryKind {
     Subagent,
     /// Counters of a budget.
     Budget,
+    /// What a turn asks a person, and the turn as it stood then.
+    Gate,
 }
 
 impl EntryKind {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Memory,
         Self::Artifact,
         Self::Plan,
         Self::Subagent,
         Self::Budget,
+        Self::Gate,
     ];
 
     /// Its name in keys and columns.
@@ -39,6 +42,7 @@ impl EntryKind {
             Self::Plan => "plan",
             Self::Subagent => "subagent",
             Self::Budget => "budget",
+            Self::Gate => "gate",
         }
     }
 

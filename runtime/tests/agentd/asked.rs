@@ -1,9 +1,10 @@
 //! An agent that asks whoever called it: the task waits for input, and a message with its id is the answer.
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::a2a::{Caller, answer, said};
-use crate::a2a_tasks::{Events, agent, state};
+use crate::a2a_tasks::{Events, agent, agent_in, state};
 use crate::model::{Model, tool_results};
 
 const WAITS: &str = "TASK_STATE_INPUT_REQUIRED";
@@ -221,9 +222,10 @@ async fn questions_that_nobody_answers_leave_a_place_for_others_and_an_answer_th
     let text = ask(json!({ "question": "Which colour?" }));
     let waits = caller.send("m1", &text, json!({})).await;
     assert_eq!(state(&waits), WAITS, "{waits}");
-    for (message_id, text) in [("m2", text.as_str()), ("m3", "hi")] {
-        let done = caller.send(message_id, text, json!({})).await;
-        assert_eq!(state(&done), "TASK_STATE_COMPLETED", "{done}");
+    // The second gives its place up at once.
+    for (message_id, text, expected) in [("m2", text.as_str(), WAITS), ("m3", "hi", "TASK_STATE_COMPLETED")] {
+        let task = caller.send(message_id, text, json!({})).await;
+        assert_eq!(state(&task), expected, "{task}");
     }
     let red = || reply(&caller, &waits, "m4", json!({ "text": "red" }));
     let (one, other, third) = tokio::join!(red(), red(), red());
@@ -255,4 +257,97 @@ async fn what_a_caller_says_is_kept_however_deep_it_is_nested_or_refused() {
     }
     let listed = caller.call("ListTasks", json!({})).await.unwrap();
     assert_eq!(listed["result"]["totalSize"], 1);
+}
+
+/// Whoever answers is answered, also by another process than the one that asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn s13_a_question_outlives_the_process_that_asked_it() {
+    for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+        let model = Model::start().await;
+        let (agentd, address, folder) = agent(&model.url(), &[]).await;
+        let caller = Caller::new(&address);
+        let calls = json!([
+            ["memory_set", { "key": "before", "value": 1 }],
+            ["ask_human", { "question": "Which colour?" }],
+            ["memory_set", { "key": "after", "value": 2 }],
+        ]);
+        let task = caller
+            .send("m1", &format!("calls {calls}"), json!({ "contextId": "c" }))
+            .await;
+        assert_eq!(state(&task), WAITS);
+        let at_once = json!({ "contextId": "c", "returnImmediately": true });
+        let behind = caller.send("m2", "behind", at_once).await;
+        agentd.signal(signal);
+        agentd.end().await;
+        let asked = model.requests().len();
+
+        let (agentd, address) = agent_in(&folder, &model.url(), &[]).await;
+        let caller = Caller::new(&address);
+        assert_eq!(caller.task(task["id"].as_str().unwrap()).await, task, "{signal}");
+        let mut follows = Events::of(&address, "SubscribeToTask", json!({ "id": task["id"] })).await;
+        assert_eq!(follows.told().await, format!("{WAITS} "));
+        let waits = caller.task(behind["id"].as_str().unwrap()).await;
+        assert_eq!(state(&waits), "TASK_STATE_SUBMITTED");
+        for _ in 0..2 {
+            let done = reply(&caller, &task, "m3", json!({ "text": "red" })).await["result"]["task"].clone();
+            assert_eq!(
+                (&done["id"], state(&done)),
+                (&task["id"], "TASK_STATE_COMPLETED"),
+                "{done}"
+            );
+            assert_eq!(done["history"].as_array().unwrap().len(), 3);
+        }
+        assert_eq!(
+            follows.rest().await.last().map(String::as_str),
+            Some("TASK_STATE_COMPLETED")
+        );
+        let after = caller.ended(behind["id"].as_str().unwrap()).await;
+        assert!(answer(&after).ends_with("behind"), "{after}");
+        // Nothing was asked of the model twice, and it knows what was done and said before.
+        let requests = model.requests();
+        assert_eq!(requests.len(), asked + 3);
+        let results = tool_results(&requests[asked]);
+        assert_eq!(results.len(), 2, "{results:?}");
+        assert_eq!(results[1], r#"{"reply":"red","timed_out":false}"#);
+        assert_eq!(tool_results(&requests[asked + 1]).len(), 3);
+        drop(agentd);
+    }
+}
+
+/// Somebody who thinks for long keeps nobody from being answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn s13_a_turn_that_waits_for_long_holds_no_slot() {
+    let model = Model::start().await;
+    let (_agentd, address, _folder) = agent(&model.url(), &["--agent.max_parallel_turns", "1"]).await;
+    let caller = Caller::new(&address);
+    let mut waiting = Vec::new();
+    for (id, arguments) in [
+        ("m1", json!({ "question": "Which colour?" })),
+        ("m2", json!({ "question": "Which shape?" })),
+        ("m3", json!({ "question": "Now?", "timeout": "8s" })),
+    ] {
+        let task = caller.send(id, &ask(arguments), json!({})).await;
+        assert_eq!(state(&task), WAITS, "{task}");
+        waiting.push(task);
+    }
+    let other = caller.send("m4", "hi", json!({})).await;
+    assert_eq!(state(&other), "TASK_STATE_COMPLETED");
+    let canceled = caller
+        .call("CancelTask", json!({ "id": waiting[1]["id"] }))
+        .await
+        .unwrap();
+    assert_eq!(state(&canceled["result"]), "TASK_STATE_CANCELED", "{canceled}");
+    let done = reply(&caller, &waiting[0], "m5", json!({ "text": "red" })).await;
+    assert_eq!(
+        answer(&done["result"]["task"]),
+        r#"the tool said: {"reply":"red","timed_out":false}"#,
+        "{done}"
+    );
+    let mut follows = Events::of(&address, "SubscribeToTask", json!({ "id": waiting[2]["id"] })).await;
+    follows.next().await;
+    assert_eq!(
+        follows.rest().await.last().map(String::as_str),
+        Some("TASK_STATE_COMPLETED")
+    );
+    assert_eq!(seen(&model), json!({ "timed_out": true }));
 }

@@ -92,6 +92,8 @@ impl World {
             conversation: "c".into(),
             transcript: Value::Null,
             hops: 0,
+            resumed: None,
+            used: Default::default(),
             charge: None,
             origin: Origin::agent("a", None),
             listener: None,

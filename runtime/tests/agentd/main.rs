@@ -26,6 +26,7 @@ mod crash;
 mod crowded;
 mod dialects;
 mod drained;
+mod elicited;
 mod events;
 mod hops;
 mod human;

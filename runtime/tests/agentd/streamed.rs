@@ -101,6 +101,8 @@ async fn an_answer_is_heard_while_it_is_written() {
         transcript: Value::Null,
         text: "hello".into(),
         hops: 0,
+        resumed: None,
+        used: Default::default(),
         charge: None,
         origin: Origin::agent("a", None),
         listener: Some(ear.clone()),

@@ -6,6 +6,8 @@ use agentd_base::duration::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::resumed::SoFar;
+
 /// A message to send.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,6 +53,9 @@ pub struct AskHuman {
     /// How long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// The turn that asks, where it may be given up and gone on with later. No argument of the tool's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub so_far: Option<Box<SoFar>>,
 }
 
 /// What to wait for.

@@ -1,14 +1,35 @@
 //! `ask_human`: a question to whoever can be asked. The turn waits for the answer.
 
+use async_trait::async_trait;
 use serde_json::json;
 
-use super::supervised::Supervised;
+use super::supervised::came;
 use super::{duration, object, text};
-use crate::internal::Internal;
+use crate::internal::{Call, Came, Handler, Internal};
+use crate::request::Request;
+
+/// The tool's name.
+pub(crate) const ASK: &str = "ask_human";
+
+struct Asking;
+
+#[async_trait]
+impl Handler for Asking {
+    async fn call(&self, call: Call<'_>) -> Came {
+        let mut request = match Request::of_tool(call.tool, call.arguments) {
+            Ok(request) => request,
+            Err(fault) => return Came::error(format!("the arguments of {} do not fit: {fault}", call.tool)),
+        };
+        if let Request::AskHuman(asked) = &mut request {
+            asked.so_far = call.desk.so_far().map(Box::new);
+        }
+        came(call.desk.supervisor.request(request).await)
+    }
+}
 
 pub(super) fn tools() -> Vec<Internal> {
     vec![Internal::new(
-        "ask_human",
+        ASK,
         "Asks a person and waits for the answer. Fails when nobody can be asked.",
         object([
             (
@@ -37,6 +58,6 @@ pub(super) fn tools() -> Vec<Internal> {
             ("timed_out*", json!({"type": "boolean"})),
             ("declined", json!({"type": "boolean"})),
         ]),
-        &Supervised,
+        &Asking,
     )]
 }

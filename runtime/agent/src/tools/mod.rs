@@ -21,6 +21,7 @@ mod tests;
 use agentd_base::duration;
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::human::ASK;
 use crate::internal::Internal;
 
 /// All of them, family by family.

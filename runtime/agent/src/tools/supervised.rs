@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 
 use crate::internal::{Call, Came, Handler};
+use crate::observation::{Effect, Observation};
 use crate::request::{Reply, Request};
+use crate::status::Status;
 
 /// See the module.
 pub(crate) struct Supervised;
@@ -30,6 +32,14 @@ pub(crate) fn came(reply: Reply) -> Came {
     match reply {
         Reply::Done(value) => Came::Value(value),
         Reply::Refused(why) => Came::error(why),
+        Reply::Later => {
+            let effect = Effect::Finish {
+                status: Status::Waiting,
+                text: None,
+                reason: None,
+            };
+            Came::Seen(Observation::result("nobody has answered yet").with_effect(effect))
+        }
         Reply::Reserved(_) => Came::error("the supervisor gave no result"),
     }
 }

@@ -131,7 +131,7 @@ async fn held(condition: &Arc<Condition>, desk: &Desk) -> Result<(), String> {
         let observed = match desk.supervisor.request(Request::Observe(Box::new(observe))).await {
             Reply::Done(observed) => serde_json::from_value::<Observed>(observed),
             Reply::Refused(why) => return Err(why),
-            Reply::Reserved(_) => return Err("the supervisor gave no result".to_owned()),
+            Reply::Reserved(_) | Reply::Later => return Err("the supervisor gave no result".to_owned()),
         };
         let observed = observed.map_err(|error| error.to_string())?;
         since = Some(observed.digest.clone());

@@ -164,6 +164,7 @@ pub(crate) fn input() -> TurnInput {
         instruction: "Be kind.".into(),
         transcript: Transcript::default(),
         text: "go".into(),
+        resumed: None,
         limits: TurnLimits {
             steps: 500,
             tokens: 1_000_000,

@@ -8,7 +8,7 @@ use agentd_mcp::{Answer, Ask, Question};
 use serde_json::json;
 
 use super::Caller;
-use crate::supervisor::asking::{Asked, Human};
+use crate::supervisor::asking::{Asked, Human, Later};
 use crate::supervisor::question;
 
 /// Asks, and waits; dropped with the turn.
@@ -20,7 +20,6 @@ pub(super) async fn ask(human: Option<&Arc<dyn Human>>, caller: &Caller, asked: 
     let Some(human) = human else {
         return refused("nobody can be asked here; decide without, or say what you would need to know");
     };
-    let words = asked.schema.is_none();
     let form = asked
         .schema
         .map_or_else(question::words, |schema| Ask::Form { schema });
@@ -41,26 +40,48 @@ pub(super) async fn ask(human: Option<&Arc<dyn Human>>, caller: &Caller, asked: 
         message,
         ask: form.clone(),
     };
+    let later = Later::default();
     let asking = human.ask(Asked {
         run_id: caller.run_id.clone(),
         root: caller.root.clone(),
+        timeout: asked.timeout.map(|timeout| timeout.0),
+        so_far: asked.so_far,
+        later: later.clone(),
         conversation: caller.conversation.clone(),
         question,
     });
-    let answer = match asked.timeout {
-        None => asking.await,
-        Some(timeout) => match tokio::time::timeout(timeout.0, asking).await {
-            Ok(answer) => answer,
-            Err(_) => return Reply::Done(json!({"timed_out": true})),
-        },
+    let timeout = async {
+        match asked.timeout {
+            None => std::future::pending().await,
+            Some(timeout) => tokio::time::sleep(timeout.0).await,
+        }
     };
+    let answer = tokio::select! {
+        biased;
+        () = later.given_up() => return Reply::Later,
+        answer = asking => answer,
+        () = timeout => return if later.go_on() { told(&form, None) } else { Reply::Later },
+    };
+    let reply = told(&form, Some(answer));
+    if let Reply::Refused(why) = &reply {
+        tracing::info!(event = "human.ask.failed", run.id = caller.run_id, "{why}");
+    }
+    reply
+}
+
+/// What the model is told of an answer; none when its time was over.
+pub fn told(form: &Ask, answer: Option<Answer>) -> Reply {
+    let is_words = *form == question::words();
     match answer {
-        Answer::Accept(given) => match form.shape(given) {
-            Some(reply) if words => Reply::Done(json!({"reply": question::said(reply), "timed_out": false})),
+        None => Reply::Done(json!({"timed_out": true})),
+        Some(Answer::Accept(given)) => match form.shape(given) {
+            Some(reply) if is_words => {
+                Reply::Done(json!({"reply": question::said(reply), "timed_out": false}))
+            }
             Some(reply) => Reply::Done(json!({"reply": reply, "timed_out": false})),
-            None => refused("the answer does not fit the question"),
+            None => Reply::Refused("the answer does not fit the question".to_owned()),
         },
-        Answer::Decline => Reply::Done(json!({"declined": true, "timed_out": false})),
-        Answer::Cancel => refused("nobody answered"),
+        Some(Answer::Decline) => Reply::Done(json!({"declined": true, "timed_out": false})),
+        Some(Answer::Cancel) => Reply::Refused("nobody answered".to_owned()),
     }
 }

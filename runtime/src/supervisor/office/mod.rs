@@ -2,7 +2,7 @@
 //! what was minted for it. Guarantees: a request that is not granted touches nothing; there is a reply to every request.
 
 mod caller;
-mod human;
+pub mod human;
 mod mapped;
 mod memory;
 mod message;

@@ -118,7 +118,7 @@ impl Office {
                     }
                 }
                 Reply::Refused(why) => return Ok(Err(why)),
-                Reply::Reserved(_) => {}
+                Reply::Reserved(_) | Reply::Later => {}
             }
             state.insert("subagents".to_owned(), by_handle.into());
         }

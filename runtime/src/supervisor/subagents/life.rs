@@ -143,6 +143,8 @@ impl Office {
                         transcript: std::mem::take(&mut transcript),
                         text,
                         hops: life.caller.hops,
+                        resumed: None,
+                        used: Default::default(),
                         charge: Some(life.charge.clone()),
                         origin: life.origin.clone(),
                         listener: None,

@@ -8,6 +8,7 @@ use agentd_state::store::size;
 use agentd_state::{Message, Role, StoreError, Task, TaskState, Write};
 
 use super::asking::{TASK_BYTES, unasked};
+use super::gate::{drop_gate, keep};
 use super::{Tasks, lock, unavailable};
 use crate::origin::Origin;
 use crate::supervisor::question;
@@ -55,7 +56,11 @@ impl Tasks {
         let answer = question::answer(&open.ask, &request.parts).map_err(invalid)?;
         let message_id = request.message_id.clone();
         let mut task = answered(task.clone(), request);
-        task.state = TaskState::Working;
+        // A turn that was given up begins again.
+        task.state = match record.is_parked {
+            true => TaskState::Submitted,
+            false => TaskState::Working,
+        };
         task.updated_at = self.clock.now();
         if size(&task) > TASK_BYTES {
             return Err(invalid("is more than this task has room for".to_owned()));
@@ -66,7 +71,17 @@ impl Tasks {
             task_id: task.id.clone(),
             digest: digest.to_owned(),
         };
-        match self.store.write(vec![Write::Task(task.clone()), note]).await {
+        let mut batch = vec![Write::Task(task.clone()), note];
+        if record.is_parked {
+            let gate = self.gate(&feed.conversation, id).await;
+            let gate = gate.map_err(|error| unavailable(&error))?;
+            let gate =
+                gate.ok_or_else(|| ServiceError::Internal("the turn that asked is lost".to_owned()))?;
+            batch.push(keep(&task, &gate.answered(answer.clone())));
+        } else if open.until.is_some() {
+            batch.push(drop_gate(&task));
+        }
+        match self.store.write(batch).await {
             Ok(()) => {}
             // The same message, to something else at the same moment.
             Err(StoreError::Conflict(detail)) => return Err(ServiceError::Internal(detail)),

@@ -3,19 +3,23 @@
 //! they came; a question that nobody waits for any more is taken back. While it waits nothing is done.
 
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
-use agentd_mcp::{Answer, Ask, Question};
+use agentd_mcp::{Answer, Ask};
 use agentd_state::store::size;
 use agentd_state::{Task, TaskState, Write};
 use async_trait::async_trait;
+use jiff::Timestamp;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
 use super::feed::Feed;
+use super::gate::{Gate, PARK, drop_gate, keep};
 use super::lane::Persisted;
 use super::{Tasks, lock};
-use crate::supervisor::asking::{Asked, Human};
+use crate::supervisor::asking::{Asked, Human, Later};
 use crate::supervisor::question;
+use crate::supervisor::turns::Used;
 
 /// What a task with its questions and answers may take: it goes into one answer of the listener's.
 pub(super) const TASK_BYTES: u64 = 1536 * 1024;
@@ -31,6 +35,10 @@ pub(super) struct Open {
     pub(super) ask: Ask,
     /// Gets the answer.
     pub(super) answered: oneshot::Sender<Answer>,
+    /// Until when it waits, where it is stored and outlives its turn.
+    pub(super) until: Option<Timestamp>,
+    /// Gives the turn up.
+    pub(super) later: Later,
 }
 
 /// The record of a task whose turn runs: the turn and those who answer it write it by turns.
@@ -40,6 +48,10 @@ pub(super) struct Record {
     pub(super) task: Option<Task>,
     /// What is asked.
     pub(super) open: Option<Open>,
+    /// The turn was given up: it goes on when there is an answer.
+    pub(super) is_parked: bool,
+    /// What it used up before it was given up last.
+    pub(super) used: Used,
 }
 
 impl Callers {
@@ -59,10 +71,10 @@ impl Human for Callers {
             return Answer::Cancel;
         };
         let (sender, answer) = oneshot::channel();
-        let (asking, run_id) = (tasks.clone(), asked.run_id);
+        let asking = tasks.clone();
         // Whoever asks may be gone at any moment: what was begun is done to its end.
         let holding = async move {
-            asking.hold(&feed, &run_id, asked.question, sender).await;
+            asking.hold(&feed, asked, sender).await;
         };
         tasks.running.spawn(holding.in_current_span());
         drop(tasks);
@@ -87,24 +99,38 @@ impl Tasks {
     }
 
     /// Asks, and waits for the answer, or until nobody waits for that.
-    async fn hold(&self, feed: &Feed, run_id: &str, question: Question, mut asker: oneshot::Sender<Answer>) {
+    async fn hold(&self, feed: &Feed, mut asked: Asked, mut asker: oneshot::Sender<Answer>) {
         let _one = tokio::select! {
             one = feed.line.lock() => one,
             () = asker.closed() => return,
         };
-        // One slot is left for turns that wait for nobody.
-        let Some(_waits) = self.begin_to_ask() else {
-            tracing::info!(
-                event = "human.ask.failed",
-                run.id = run_id,
-                "too many turns wait already"
-            );
-            return;
-        };
+        let run_id = asked.run_id.clone();
+        // Another turn goes on with nothing but the task's own.
+        asked.so_far = asked.so_far.filter(|_| run_id == feed.id);
+        let refused = |why| tracing::info!(event = "human.ask.failed", run.id = run_id, "{why}");
+        let owner = feed
+            .record
+            .lock()
+            .await
+            .task
+            .as_ref()
+            .map(|task| task.owner.clone());
+        let waits = owner.and_then(|owner| self.begin_to_ask(&owner));
+        if waits.is_none() && asked.so_far.is_none() {
+            return refused("too many turns wait already");
+        }
         let (answered, answer) = oneshot::channel();
-        if let Err(why) = self.open(feed, question, answered).await {
-            tracing::info!(event = "human.ask.failed", run.id = run_id, "{why}");
-            return;
+        let outlives = match self.open(feed, asked, answered).await {
+            Ok(outlives) => outlives,
+            Err(why) => return refused(why),
+        };
+        let patience = match &waits {
+            Some(_) if !self.closed.is_cancelled() => PARK,
+            _ => Duration::ZERO,
+        };
+        if waits.is_none() && !outlives {
+            self.take_back(feed).await;
+            return refused("too many turns wait already");
         }
         tokio::select! {
             answer = answer => {
@@ -113,18 +139,26 @@ impl Tasks {
                 }
             }
             () = asker.closed() => self.take_back(feed).await,
+            () = tokio::time::sleep(patience), if outlives => {
+                self.park(feed).await;
+                // Its turn ends without having heard anything.
+                asker.closed().await;
+            }
         }
     }
 
+    /// Stores and tells what is asked; whether it outlives its turn.
     async fn open(
         &self,
         feed: &Feed,
-        question: Question,
+        asked: Asked,
         answered: oneshot::Sender<Answer>,
-    ) -> Result<(), &'static str> {
+    ) -> Result<bool, &'static str> {
         let mut record = feed.record.lock().await;
-        let task = record.task.as_ref().filter(|_| !feed.stop.is_cancelled());
+        let is_over = feed.stop.is_cancelled() || record.is_parked;
+        let task = record.task.as_ref().filter(|_| !is_over);
         let mut task = task.ok_or("the turn is about to end")?.clone();
+        let question = asked.question;
         let (state, message) =
             question::shown(self.ids.next(), &question).ok_or("what is asked may not be shown to anybody")?;
         task.state = state;
@@ -133,34 +167,49 @@ impl Tasks {
         if size(&task) > TASK_BYTES {
             return Err("this task has asked too much already");
         }
-        match self.persist(vec![Write::Task(task.clone())], &feed.stop).await {
+        let mut gate = asked.so_far.map(|so_far| {
+            let so_far = record.used.and(*so_far);
+            Gate::new(question.ask.clone(), so_far, asked.timeout, task.updated_at)
+        });
+        let mut batch = vec![Write::Task(task.clone())];
+        batch.extend(gate.as_ref().map(|gate| keep(&task, gate)));
+        let mut written = self.persist(batch, &feed.stop).await;
+        if matches!(written, Persisted::Never(_)) && gate.take().is_some() {
+            // The turn is more than the store takes: the question ends with it.
+            written = self.persist(vec![Write::Task(task.clone())], &feed.stop).await;
+        }
+        match written {
             Persisted::Written => {}
             Persisted::Stopped | Persisted::Never(_) => return Err("the question could not be stored"),
         }
         feed.publish(&task);
-        *record = Record {
-            task: Some(task),
-            open: Some(Open {
-                ask: question.ask,
-                answered,
-            }),
-        };
-        Ok(())
+        let until = gate.map(|gate| gate.until);
+        record.task = Some(task);
+        record.open = Some(Open {
+            ask: question.ask,
+            answered,
+            until,
+            later: asked.later,
+        });
+        Ok(until.is_some())
     }
 
     /// Nobody waits for the answer any more: the turn goes on without.
     async fn take_back(&self, feed: &Feed) {
         let mut record = feed.record.lock().await;
-        // It was answered at the last moment, or the turn has ended.
-        if record.open.take().is_none() || feed.stop.is_cancelled() {
+        if record.is_parked || feed.stop.is_cancelled() {
             return;
         }
-        let Some(task) = &record.task else { return };
+        // It was answered at the last moment, or the turn has ended.
+        let (Some(_), Some(task)) = (record.open.take(), &record.task) else {
+            return;
+        };
         let mut task = unasked(task.clone());
         task.state = TaskState::Working;
         task.updated_at = self.clock.now();
         // Where it is not written the question stands there until the turn ends, and nobody can answer it.
-        if let Persisted::Written = self.persist(vec![Write::Task(task.clone())], &feed.stop).await {
+        let batch = vec![Write::Task(task.clone()), drop_gate(&task)];
+        if let Persisted::Written = self.persist(batch, &feed.stop).await {
             feed.publish(&task);
             record.task = Some(task);
         }

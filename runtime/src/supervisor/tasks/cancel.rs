@@ -4,6 +4,8 @@
 use agentd_a2a::{Away, Caller, ServiceError};
 use agentd_state::{Task, TaskState, Write};
 
+use super::asking::{Record, unasked};
+use super::gate::drop_gate;
 use super::{Tasks, away, lock, unavailable};
 use crate::supervisor::record::canceled;
 
@@ -22,17 +24,21 @@ impl Tasks {
             // Neither begins its turn now, nor does anybody else end it.
             let begun = feed.begun.lock().await;
             if !*begun {
+                let mut record = feed.record.lock().await;
                 let task = self.visible(caller, id).await?;
                 if task.state.is_terminal() {
                     return verdict(&task);
                 }
-                let task = canceled(
-                    task,
-                    "it was cancelled before it began".to_owned(),
-                    self.clock.now(),
-                );
-                let written = self.store.write(vec![Write::Task(task.clone())]).await;
+                let why = match record.is_parked {
+                    true => "it was cancelled while it waited for an answer",
+                    false => "it was cancelled before it began",
+                };
+                let task = canceled(unasked(task), why.to_owned(), self.clock.now());
+                let mut batch = vec![Write::Task(task.clone())];
+                batch.extend(record.is_parked.then(|| drop_gate(&task)));
+                let written = self.store.write(batch).await;
                 written.map_err(|error| unavailable(&error))?;
+                *record = Record::default();
                 feed.publish(&task);
                 return Ok(());
             }

@@ -24,7 +24,7 @@ const SAID: usize = 1024 * 1024;
 /// One open task.
 #[derive(Debug)]
 pub(super) struct Feed {
-    id: String,
+    pub(super) id: String,
     /// Of its task.
     pub(super) conversation: String,
     state: watch::Sender<TaskState>,
@@ -72,6 +72,11 @@ impl Feed {
     /// Where it stands. Ends when this process has done with the task.
     pub(super) fn states(&self) -> watch::Receiver<TaskState> {
         self.state.subscribe()
+    }
+
+    /// Where the process before left it.
+    pub(super) fn stands(&self, state: TaskState) {
+        self.state.send_replace(state);
     }
 
     /// What happens from now on, and the answer so far.

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_base::readiness::Readiness;
-use agentd_state::{Conversation, Noted, OpenTask, Store, StoreError, Task, TaskPage, TaskQuery, Write};
+use agentd_state::{
+    Conversation, Entry, EntryKind, Noted, OpenTask, Store, StoreError, Task, TaskPage, TaskQuery, Write,
+};
+use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::supervisor::refusals::{FIRST_PAUSE, PROBE_BYTES, of_record};
@@ -83,6 +86,16 @@ impl Watched {
 
     pub(super) async fn message(&self, owner: &str, message_id: &str) -> Result<Option<Noted>, StoreError> {
         self.0.store.message(owner, message_id).await
+    }
+
+    pub(super) async fn entry(
+        &self,
+        kind: EntryKind,
+        scope: &str,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<Entry>, StoreError> {
+        self.0.store.entry(kind, scope, key, now).await
     }
 
     pub(super) async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError> {

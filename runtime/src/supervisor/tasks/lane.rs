@@ -11,15 +11,16 @@ use futures::FutureExt as _;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::asking::unasked;
+use super::asking::{Record, unasked};
 use super::feed::{Feed, answer_id};
+use super::gate::{Gate, drop_gate};
 use super::{Durability, Tasks, lock};
 use crate::origin::Origin;
 use crate::supervisor::lanes::Entry;
 use crate::supervisor::last_run::last_run;
 use crate::supervisor::record::{canceled, cut_short, ended, failed, text_of};
 use crate::supervisor::refusals::{FIRST_PAUSE, Refusals};
-use crate::supervisor::turns::{TurnEnd, TurnInput};
+use crate::supervisor::turns::{TurnEnd, TurnInput, Used};
 
 /// What a caller is told of a task that did not begin.
 const STOPPED: &str = "the agent was stopped before it could answer; send the message again";
@@ -31,6 +32,9 @@ enum Unread {
     /// Nobody can.
     Corrupt(StoreError),
 }
+
+/// A task, its conversation, and the turn that it goes on with.
+type Loaded = (Task, Option<Conversation>, Option<Gate>);
 
 /// What came of a write.
 pub(super) enum Persisted {
@@ -48,7 +52,11 @@ impl Tasks {
         while let Some(entry) = next {
             // A fault of ours ends this task and not its conversation, which would wait for ever.
             let feed = self.feed(&entry);
-            let run = AssertUnwindSafe(self.run_task(&entry, &feed)).catch_unwind();
+            let run = async {
+                // A turn that waits for an answer is given up, and goes on when that is there.
+                while self.goes_on(&entry, &feed).await && self.run_task(&entry, &feed).await {}
+            };
+            let run = AssertUnwindSafe(run).catch_unwind();
             if run.await.is_err() {
                 let reason = "the agent has a fault and could not go on; its log has the details";
                 tracing::error!(event = "turn.failed", run.id = entry.id, err = reason);
@@ -61,40 +69,49 @@ impl Tasks {
         }
     }
 
-    async fn run_task(&self, entry: &Entry, feed: &Arc<Feed>) {
+    /// Runs its turn; whether that was given up and the task waits for an answer.
+    async fn run_task(&self, entry: &Entry, feed: &Arc<Feed>) -> bool {
         let slot = tokio::select! {
             biased;
             () = self.closed.cancelled() => None,
             slot = self.slots.take() => slot,
         };
         if slot.is_none() {
-            return self.leave_waiting(entry).await;
+            self.leave_waiting(entry).await;
+            return false;
         }
         // From here on it can no longer be cancelled as one that has not begun.
         let mut begun = feed.begun.lock().await;
-        let (task, before) = match self.load(entry).await {
+        let (task, before, gate) = match self.load(entry).await {
             Ok(Some(loaded)) => loaded,
             // It has ended already.
-            Ok(None) => return,
-            Err(Unread::Closed) => return self.leave_waiting(entry).await,
+            Ok(None) => return false,
+            Err(Unread::Closed) => {
+                self.leave_waiting(entry).await;
+                return false;
+            }
             Err(Unread::Corrupt(error)) => {
                 tracing::error!(event = "restore.task.corrupt", run.id = entry.id, err = %error);
                 let reason = format!("the turn did not begin: {error}");
-                return self.fail_unfinished(&entry.id, &reason).await;
+                self.fail_unfinished(&entry.id, &reason).await;
+                return false;
             }
         };
         let mut working = task;
         working.state = TaskState::Working;
         working.updated_at = self.clock.now();
-        match self
-            .persist(vec![Write::Task(working.clone())], &self.closed)
-            .await
-        {
+        let mut batch = vec![Write::Task(working.clone())];
+        batch.extend(gate.as_ref().map(|_| drop_gate(&working)));
+        match self.persist(batch, &self.closed).await {
             Persisted::Written => {}
-            Persisted::Stopped => return self.leave_waiting(entry).await,
+            Persisted::Stopped => {
+                self.leave_waiting(entry).await;
+                return false;
+            }
             Persisted::Never(error) => {
                 let reason = format!("the turn did not begin: {error}");
-                return self.fail_unfinished(&entry.id, &reason).await;
+                self.fail_unfinished(&entry.id, &reason).await;
+                return false;
             }
         }
         feed.publish(&working);
@@ -102,11 +119,19 @@ impl Tasks {
         drop(begun);
         let (text, owner, hops) = (text_of(&working), working.owner.clone(), working.hops);
         let origin = Origin::agent(&self.runner.instance, working.trace);
-        // It may ask, and whoever answers writes the record too.
-        feed.record.lock().await.task = Some(working);
         let (transcript, began) = match before {
             Some(before) => (before.transcript, Some(before.created_at)),
             None => (Value::Null, None),
+        };
+        let (transcript, text, resumed, used) = match gate.map(Gate::resume) {
+            None => (transcript, text, None, Used::default()),
+            Some((so_far, resumed, used)) => (so_far, String::new(), Some(resumed), used),
+        };
+        // It may ask, and whoever answers writes the record too.
+        *feed.record.lock().await = Record {
+            task: Some(working),
+            used,
+            ..Record::default()
         };
         let input = TurnInput {
             run_id: entry.id.clone(),
@@ -114,6 +139,8 @@ impl Tasks {
             conversation: entry.conversation.clone(),
             transcript,
             text,
+            resumed,
+            used,
             hops,
             charge: None,
             origin,
@@ -121,14 +148,23 @@ impl Tasks {
         };
         let began_at = self.clock.now();
         let end = self.runner.run(input, &feed.stop).await;
+        let cancelled;
+        let record = {
+            let mut begun = feed.begun.lock().await;
+            let mut record = feed.record.lock().await;
+            cancelled = feed.cancelled.is_cancelled();
+            if record.is_parked && !cancelled {
+                *begun = false;
+                return true;
+            }
+            // From here on nobody answers it.
+            std::mem::take(&mut *record)
+        };
         let last = last_run(&entry.id, hops, &end, began_at, self.clock.now());
         self.last_run.send_replace(Some(last));
-        // From here on nobody answers it.
-        let record = std::mem::take(&mut *feed.record.lock().await);
         let Some(working) = record.task.map(unasked) else {
-            return;
+            return false;
         };
-        let cancelled = feed.cancelled.is_cancelled();
         let stopped = self.stop.is_cancelled() && !cancelled;
         match end {
             TurnEnd::Done(ref result) if stopped && result.status == Status::Cancelled => {
@@ -156,10 +192,12 @@ impl Tasks {
                 self.settle(failed(working, reason, self.clock.now()), None).await;
             }
         }
+        false
     }
 
-    /// The task whose turn has come, and its conversation; `None` when it has ended already.
-    async fn load(&self, entry: &Entry) -> Result<Option<(Task, Option<Conversation>)>, Unread> {
+    /// The task whose turn has come, its conversation, and the answer with which it goes on; `None` when it has ended
+    /// already.
+    async fn load(&self, entry: &Entry) -> Result<Option<Loaded>, Unread> {
         loop {
             let read = async {
                 let task = self.store.task(&entry.id).await?;
@@ -167,7 +205,12 @@ impl Tasks {
                     return Ok(None);
                 };
                 let conversation = self.store.conversation(&entry.conversation).await?;
-                Ok(Some((task, conversation)))
+                // Only a task that was answered has more to its history.
+                let gate = match task.history.len() {
+                    ..=1 => None,
+                    _ => self.gate(&entry.conversation, &entry.id).await?,
+                };
+                Ok(Some((task, conversation, gate)))
             };
             match read.await {
                 Ok(loaded) => return Ok(loaded),
@@ -181,7 +224,7 @@ impl Tasks {
     }
 
     /// The process ends before the task could begin: it waits for the next start if the store will be there.
-    async fn leave_waiting(&self, entry: &Entry) {
+    pub(super) async fn leave_waiting(&self, entry: &Entry) {
         if self.durability == Durability::Volatile {
             self.fail_unfinished(&entry.id, STOPPED).await;
         }
@@ -190,6 +233,13 @@ impl Tasks {
     /// The process ends before the task could: it waits for the next start if nothing of it was done and the store
     /// will be there, else it has failed.
     async fn leave(&self, mut task: Task, done: Option<String>) {
+        // What it did before it was answered is known to nobody any more.
+        let is_answered = task.history.len() > 1;
+        let done = done.or_else(|| {
+            is_answered.then(|| {
+                "the agent was stopped after it was answered; tools may have been called before".to_owned()
+            })
+        });
         if self.durability == Durability::Durable && done.is_none() {
             task.state = TaskState::Submitted;
             task.updated_at = self.clock.now();
@@ -200,10 +250,10 @@ impl Tasks {
     }
 
     /// Fails a task of which only the id is at hand.
-    async fn fail_unfinished(&self, id: &str, reason: &str) {
+    pub(super) async fn fail_unfinished(&self, id: &str, reason: &str) {
         match self.store.task(id).await {
             Ok(Some(task)) if !task.state.is_terminal() => {
-                self.settle(failed(task, reason.to_owned(), self.clock.now()), None)
+                self.settle(failed(unasked(task), reason.to_owned(), self.clock.now()), None)
                     .await;
             }
             Ok(_) => {}
@@ -217,6 +267,9 @@ impl Tasks {
         let id = task.id.clone();
         let is_told = conversation.is_some();
         let mut batch: Vec<Write> = conversation.into_iter().map(Write::Conversation).collect();
+        if task.history.len() > 1 && task.state.is_terminal() {
+            batch.push(drop_gate(&task));
+        }
         batch.push(Write::Task(task.clone()));
         let mut error = match self.persist(batch, &self.stop).await {
             Persisted::Written => return self.publish(&task),

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::TurnRunner;
 use crate::audit;
-use crate::supervisor::asking::{Asked, Questions};
+use crate::supervisor::asking::{Asked, Later, Questions};
 use crate::supervisor::office::{Caller, Office};
 use crate::supervisor::open::Open;
 use crate::supervisor::settings::current;
@@ -142,6 +142,9 @@ impl TurnRunner {
                 let asked = Asked {
                     run_id,
                     root: turn.caller.root.clone(),
+                    timeout: None,
+                    so_far: None,
+                    later: Later::default(),
                     conversation: turn.conversation.clone(),
                     question,
                 };
