@@ -16,6 +16,7 @@ use crate::access::Refusal;
 use crate::binding::{Binding, JSON};
 use crate::body::{Answer, held, read};
 use crate::caller::Caller;
+use crate::command::Command;
 use crate::extension::Active;
 use crate::fault::{Fault, QUOTA};
 use crate::http::{App, Route, answer_of, not_allowed, route};
@@ -25,7 +26,7 @@ use crate::rest::Found;
 use crate::service::{GetTask, Sent, ServiceError, Subscription};
 use crate::stream::Shown;
 use crate::version::Version;
-use crate::{limit, list, message, proto, rest, rpc, stream, v03, wire};
+use crate::{command, limit, list, message, proto, rest, rpc, stream, v03, wire};
 
 /// The media type of a stream.
 pub(crate) const EVENTS: &str = "text/event-stream";
@@ -152,7 +153,7 @@ where
     }
     let span = tracing::info_span!("a2a", peer.spiffe_id = caller.key(), operation = operation.name());
     let trace = within(&head.headers);
-    let begun = begin(app, caller, operation, params, trace)
+    let begun = begin(app, caller, operation, params, &active, trace)
         .instrument(span)
         .await;
     Ok(match begun {
@@ -282,6 +283,7 @@ async fn begin(
     caller: &Caller,
     operation: Operation,
     mut params: Value,
+    active: &Active,
     trace: Option<TraceContext>,
 ) -> Result<Asked, Fault> {
     proto::json_names(&mut params);
@@ -296,13 +298,24 @@ async fn begin(
     match operation {
         Operation::SendMessage | Operation::SendStreamingMessage => {
             let message::Parsed { mut request, history } = message::send(params)?;
+            let command = match active.has_commands() {
+                true => command::parse(caller, &request)?,
+                false => None,
+            };
             allowed(app, caller)?;
+            let is_stream = operation == Operation::SendStreamingMessage;
+            if let Some(command) = command {
+                let answered = carry_out(app, caller, command, request.context_id).await?;
+                return Ok(match is_stream {
+                    true => Asked::Stream(Box::new(Shown::Message(answered))),
+                    false => Asked::Message(Box::new(answered)),
+                });
+            }
             request.trace = trace;
             tracing::info!(event = "a2a.message", message.id = request.message_id);
             let wait = !request.return_immediately;
             let (service, sender) = (app.service.clone(), caller.clone());
             let sent = to_its_end(app, async move { service.send_message(&sender, request).await }).await?;
-            let is_stream = operation == Operation::SendStreamingMessage;
             match sent {
                 Sent::Task(task_id) if is_stream => {
                     let mut subscription = follow(app, caller, task_id, history).await?;
@@ -343,6 +356,20 @@ async fn begin(
         // Made before, of the card alone.
         Operation::GetExtendedAgentCard => Err(Fault::internal()),
     }
+}
+
+/// The answer to a command.
+async fn carry_out(
+    app: &App,
+    caller: &Caller,
+    command: Command,
+    context_id: Option<String>,
+) -> Result<wire::Message, Fault> {
+    let op = command.op();
+    tracing::debug!(event = "a2a.command", op = op.name());
+    let (service, sender) = (app.service.clone(), caller.clone());
+    let done = to_its_end(app, async move { service.command(&sender, command).await }).await?;
+    Ok(command::answer(op, context_id, done))
 }
 
 /// Whether the caller may send one more message now.

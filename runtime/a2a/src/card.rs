@@ -537,9 +537,10 @@ mod tests {
                 .unwrap()
         };
         assert_eq!(ids(&shown(&card, "x")), ["all", "urn:all"]);
-        assert_eq!(ids(&extended(Role::User, Version::One)), ["all", "urn:all"]);
+        let own = crate::command::URI;
+        assert_eq!(ids(&extended(Role::User, Version::One)), ["all", "urn:all", own]);
         let whole = extended(Role::Operator, Version::One);
-        assert_eq!(ids(&whole), ["all", "ops", "urn:all", "urn:ops"]);
+        assert_eq!(ids(&whole), ["all", "ops", "urn:all", "urn:ops", own]);
         // Readers of 1.0 know no member of 0.3, and those of 0.3 need theirs.
         assert_eq!(whole.get("preferredTransport"), None);
         let before = extended(Role::Operator, Version::ZeroThree);

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use agentd_config::document::{Extension, Role};
 
 use crate::caller::Caller;
+use crate::command::{self, Op};
 use crate::fault::Fault;
 use crate::version::Version;
 
@@ -31,7 +32,7 @@ impl Extensions {
 
     /// Those that this caller is told of; without one, those that the public card tells everybody of.
     pub(crate) fn shown(&self, caller: Option<&Caller>) -> Option<Vec<AgentExtension>> {
-        let shown: Vec<_> = self
+        let mut shown: Vec<_> = self
             .0
             .iter()
             .filter(|one| is_for(one.role, caller))
@@ -43,6 +44,7 @@ impl Extensions {
                 params: (!one.params.is_empty()).then(|| one.params.clone().into_iter().collect()),
             })
             .collect();
+        shown.extend(caller.and_then(commands_for));
         (!shown.is_empty()).then_some(shown)
     }
 
@@ -53,9 +55,6 @@ impl Extensions {
         headers: &HeaderMap,
         version: Version,
     ) -> Result<Active, Fault> {
-        if self.0.is_empty() {
-            return Ok(Active::default());
-        }
         let named = named(headers, version);
         let mut active = Vec::new();
         let mut missing = Vec::new();
@@ -66,6 +65,9 @@ impl Extensions {
                 missing.push(one.uri.as_str());
             }
         }
+        if named.contains(&command::URI) {
+            active.push(command::URI.to_owned());
+        }
         if missing.is_empty() {
             Ok(Active(active))
         } else {
@@ -75,12 +77,28 @@ impl Extensions {
 }
 
 impl Active {
+    /// Whether the call may hold commands.
+    pub(crate) fn has_commands(&self) -> bool {
+        self.0.iter().any(|uri| uri == command::URI)
+    }
+
     /// Says in an answer what is active.
     pub(crate) fn tell(&self, version: Version, headers: &mut HeaderMap) {
         if let (false, Ok(value)) = (self.0.is_empty(), HeaderValue::from_str(&self.0.join(", "))) {
             headers.insert(header_of(version), value);
         }
     }
+}
+
+/// The extension that every agent has, as a caller is told of it who has a command.
+fn commands_for(caller: &Caller) -> Option<AgentExtension> {
+    let ops = Op::names_for(caller);
+    (!ops.is_empty()).then(|| AgentExtension {
+        uri: command::URI.to_owned(),
+        description: Some(command::DESCRIPTION.to_owned()),
+        required: None,
+        params: Some([("ops".to_owned(), ops.into())].into()),
+    })
 }
 
 /// Whether something for this role is for this caller. What is for no role is for everybody.
@@ -204,9 +222,11 @@ mod tests {
         };
         let public = [("urn:a".to_owned(), Some(true))];
         assert_eq!(uris(None), public);
-        assert_eq!(uris(Some(&caller(Role::User))), public);
-        let all = [public.as_slice(), &[("urn:op".to_owned(), None)]].concat();
+        let own = (command::URI.to_owned(), None);
+        let users = [public.as_slice(), std::slice::from_ref(&own)].concat();
+        assert_eq!(uris(Some(&caller(Role::User))), users);
+        let all = [public.as_slice(), &[("urn:op".to_owned(), None), own]].concat();
         assert_eq!(uris(Some(&caller(Role::Operator))), all);
-        assert_eq!(Extensions::default().shown(Some(&caller(Role::Operator))), None);
+        assert_eq!(Extensions::default().shown(None), None);
     }
 }

@@ -15,6 +15,7 @@ mod call;
 pub mod caller;
 pub mod card;
 pub mod client;
+pub mod command;
 mod connection;
 mod extension;
 mod fault;
@@ -42,5 +43,6 @@ pub mod wire;
 
 pub use caller::{Caller, Principals, Role};
 pub use card::{Card, CardConfig};
+pub use command::Command;
 pub use listener::{Authentication, ListenError, Listener, Transport};
 pub use service::{Away, GetTask, ListTasks, Listed, SendMessage, Sent, Service, ServiceError, Subscription};

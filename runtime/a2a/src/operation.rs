@@ -32,7 +32,7 @@ pub enum Touches {
 }
 
 impl Rule {
-    const fn of(least: Role, touches: Touches) -> Self {
+    pub(crate) const fn of(least: Role, touches: Touches) -> Self {
         Self { least, touches }
     }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use agentd_base::class::{Class, Classified};
 use agentd_base::trace::TraceContext;
 use async_trait::async_trait;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use crate::caller::Caller;
+use crate::command::Command;
 use crate::wire::{Message, Part, StreamResponse, Task, TaskState};
 
 /// A message of a caller, checked at the edge: ids are bounded and not empty, there is at least one part, every part
@@ -105,6 +106,9 @@ pub trait Service: Send + Sync {
     /// Takes a message. When this returns, its task is durable and goes on by itself. A message with a task id is the
     /// answer to what that task asks. The listener runs this to its end even if the caller has gone.
     async fn send_message(&self, caller: &Caller, request: SendMessage) -> Result<Sent, ServiceError>;
+
+    /// Carries a command out that is there for the caller; its result. Nothing is kept of one that only reads.
+    async fn command(&self, caller: &Caller, command: Command) -> Result<Value, ServiceError>;
 
     /// Returns when this task has ended or waits for somebody, or when this process has done with it, or does not know
     /// it. Dropped when the

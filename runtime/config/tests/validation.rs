@@ -170,7 +170,7 @@ fn every_rule_bites() {
         ("/a2a/external", json!({"url": "https://me:hunter2@agent.example/?a=b"})),
         ("/a2a/external", json!({"url": "https://10.0.0.1", "tls": {"cert": "/c", "key": "/k"}})),
         ("/a2a/skills", json!([{"id": "s", "name": " ", "description": "d"}, {"id": "s", "name": "n", "description": "d", "tags": [""]}])),
-        ("/a2a/extensions", json!([{"uri": "urn:a"}, {"uri": "urn:a"}, {"uri": "urn:a,b"}, {"uri": "name"}])),
+        ("/a2a/extensions", json!([{"uri": "urn:a"}, {"uri": "urn:a"}, {"uri": "urn:a,b"}, {"uri": "name"}, {"uri": "https://agentd.io/a2a/x"}])),
         ("/a2a/extensions", json!(vec![json!({"uri": "urn:a"}); 65])),
         ("/a2a/tls", json!({"cert": "/c", "key": "/k"})),
         ("/a2a/dev", json!(true)),

@@ -6,6 +6,7 @@
 mod answering;
 mod asking;
 mod cancel;
+mod commands;
 mod feed;
 mod gate;
 mod health;

@@ -20,6 +20,7 @@ mod bounds;
 mod bridge;
 mod cards;
 mod cli;
+mod commands;
 mod confined;
 mod counted;
 mod crash;

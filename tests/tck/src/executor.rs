@@ -9,10 +9,11 @@ use agentd_a2a::wire::{
     TaskStatus, TaskStatusUpdateEvent,
 };
 use agentd_a2a::{
-    Caller, GetTask, ListTasks, Listed, SendMessage, Sent, Service, ServiceError, Subscription,
+    Caller, Command, GetTask, ListTasks, Listed, SendMessage, Sent, Service, ServiceError, Subscription,
 };
 use async_trait::async_trait;
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 
 use crate::scenario::{Step, answered, is_followed, steps};
@@ -187,6 +188,10 @@ fn rests(task: &Task) -> bool {
 
 #[async_trait]
 impl Service for Executor {
+    async fn command(&self, _: &Caller, command: Command) -> Result<Value, ServiceError> {
+        Ok(json!({ "asked": command.op().name() }))
+    }
+
     async fn send_message(&self, _: &Caller, request: SendMessage) -> Result<Sent, ServiceError> {
         if let Some(words) = answered(&request.message_id) {
             let message = Message::new(Role::Agent, vec![Part::text(words)]);

@@ -10,6 +10,7 @@ mod access;
 mod bounds;
 mod calls;
 mod cards;
+mod commands;
 mod extensions;
 mod life;
 mod lists;

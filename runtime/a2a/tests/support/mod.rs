@@ -19,8 +19,8 @@ use agentd_a2a::wire::{
     TaskStatus, TaskStatusUpdateEvent,
 };
 use agentd_a2a::{
-    Authentication, Away, Caller, Card, CardConfig, GetTask, ListTasks, Listed, Listener, Principals, Role,
-    SendMessage, Sent, Service, ServiceError, Subscription, Transport, tls,
+    Authentication, Away, Caller, Card, CardConfig, Command, GetTask, ListTasks, Listed, Listener,
+    Principals, Role, SendMessage, Sent, Service, ServiceError, Subscription, Transport, tls,
 };
 use agentd_base::drain::Drain;
 use agentd_config::document::Principal;
@@ -203,6 +203,10 @@ impl Service for Agent {
             agent.arrived.add_permits(1);
         });
         Ok(Sent::Task(id))
+    }
+
+    async fn command(&self, caller: &Caller, command: Command) -> Result<Value, ServiceError> {
+        Ok(json!({ "by": caller.key(), "command": format!("{command:?}") }))
     }
 
     async fn ended(&self, id: &str) {

@@ -8,6 +8,8 @@ use super::entry;
 use crate::document::{A2a, Document, Extension, Skill};
 use crate::fault::Fault;
 
+/// What the URIs of the extensions begin with that agentd declares itself.
+const OWN_EXTENSIONS: &str = "https://agentd.io/a2a/";
 /// Everybody who looks at the card gets all of them, and each call of an agent names its extensions.
 const MOST: usize = 64;
 /// A name of an extension stands in a header of each call and each answer.
@@ -120,6 +122,9 @@ fn extensions(extensions: &[Extension], faults: &mut Vec<Fault>) {
         if !plain || uri.len() > URI_BYTES || Url::parse(uri).is_err() {
             let remedy = format!("write an absolute URI without commas, of at most {URI_BYTES} bytes");
             faults.push(Fault::new(key, "is not a URI", remedy));
+        } else if uri.starts_with(OWN_EXTENSIONS) {
+            let remedy = "leave it out: what agentd has of its own it declares itself";
+            faults.push(Fault::new(key, "is an extension of agentd's", remedy));
         } else if !uris.insert(uri) {
             faults.push(Fault::new(key, "is used twice", "declare each extension once"));
         }

@@ -163,12 +163,7 @@ impl Office {
                 let _one = self.remembering.lock().await;
                 self.planned(caller, Plan::new(made, max_items)).await
             }
-            Request::PlanGet(_) => {
-                let plan = self.plan(&caller.conversation).await?;
-                Ok(Reply::Done(
-                    plan.map_or(json!({"exists": false}), |plan| plan.told()),
-                ))
-            }
+            Request::PlanGet(_) => Ok(Reply::Done(self.plan_told(&caller.conversation).await?)),
             Request::PlanUpdate(change) => {
                 let _one = self.remembering.lock().await;
                 match self.plan(&caller.conversation).await? {
@@ -312,6 +307,12 @@ impl Office {
             .entry(EntryKind::Plan, conversation, PLAN, self.clock.now())
             .await?;
         Ok(entry.and_then(|entry| serde_json::from_value(entry.value).ok()))
+    }
+
+    /// A conversation's plan, as it is told.
+    pub(in crate::supervisor) async fn plan_told(&self, conversation: &str) -> Result<Value, StoreError> {
+        let plan = self.plan(conversation).await?;
+        Ok(plan.map_or(json!({"exists": false}), |plan| plan.told()))
     }
 
     async fn planned(&self, caller: &Caller, plan: Result<Plan, String>) -> Result<Reply, StoreError> {

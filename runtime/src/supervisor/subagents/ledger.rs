@@ -189,6 +189,11 @@ impl Ledger {
         self.living.remove(handle);
     }
 
+    /// Whose this one is, if it lives.
+    pub(super) fn owner(&self, handle: &str) -> Option<&str> {
+        self.living.get(handle).map(|one| one.owner.as_str())
+    }
+
     /// How many live.
     pub(super) fn live(&self) -> usize {
         self.living.len()

@@ -8,6 +8,7 @@ mod ledger;
 mod life;
 mod mint;
 mod record;
+mod watched;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

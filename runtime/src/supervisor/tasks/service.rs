@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use agentd_a2a::{
-    Caller, GetTask, ListTasks, Listed, SendMessage, Sent, Service, ServiceError, Subscription, wire,
+    Caller, Command, GetTask, ListTasks, Listed, SendMessage, Sent, Service, ServiceError, Subscription, wire,
 };
 use agentd_state::{Task, TaskMark, TaskQuery, TaskState};
 use async_trait::async_trait;
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::{Tasks, unavailable};
 use crate::supervisor::record::wire_task;
@@ -23,6 +24,10 @@ impl Service for A2aService {
             None => self.0.accept(caller.key(), request).await,
         };
         task.map(Sent::Task)
+    }
+
+    async fn command(&self, caller: &Caller, command: Command) -> Result<Value, ServiceError> {
+        self.0.command(caller, command).await
     }
 
     async fn ended(&self, task_id: &str) {
@@ -111,11 +116,11 @@ const fn stored(state: &wire::TaskState) -> Option<TaskState> {
     }
 }
 
-fn token(mark: &TaskMark) -> String {
+pub(super) fn token(mark: &TaskMark) -> String {
     format!("{}-{}", mark.updated_at.as_microsecond(), mark.id)
 }
 
-fn mark(token: &str) -> Option<TaskMark> {
+pub(super) fn mark(token: &str) -> Option<TaskMark> {
     let (at, id) = token.split_once('-')?;
     Some(TaskMark {
         updated_at: Timestamp::from_microsecond(at.parse().ok()?).ok()?,
