@@ -337,8 +337,18 @@ fn created_and_refused() {
         ("a", "{ suspended: true }", "unknown field"),
         (
             "a",
-            "{ workflows: [{ any: [1] }], settings: { any: 1 }, podTemplate: { spec: { } }, a2a: { skills: [{ a: 1 }] } }",
+            "{ workflows: [{ any: [1] }], settings: { any: 1 }, podTemplate: { spec: { } } }",
             "",
+        ),
+        (
+            "a",
+            "{ a2a: { skills: [{ id: s, name: s, description: It sums up., tags: [text], role: agent }] } }",
+            "",
+        ),
+        (
+            "a",
+            "{ a2a: { skills: [{ id: s, name: s }] } }",
+            "spec.a2a.skills[0].description: Required",
         ),
         (
             "a",
