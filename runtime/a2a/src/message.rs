@@ -172,10 +172,18 @@ fn part_problem(part: &Value) -> Option<&'static str> {
         .filter_map(|name| part.get(*name).map(|value| (*name, value)));
     match (present.next(), present.next()) {
         (Some(("data", _)), None) => None,
+        (Some(("raw", Value::String(_))), None) if !is_base64(part) => Some("`raw` must be base64"),
         (Some((_, value)), None) if value.is_string() => None,
         (Some(_), None) => Some("`text`, `raw` and `url` must be strings"),
         (None, _) | (Some(_), Some(_)) => Some("must have exactly one of `text`, `raw`, `url`, `data`"),
     }
+}
+
+/// Whether the bytes of a part can be read, by the rules of the official types.
+pub(crate) fn is_base64(part: &Map<String, Value>) -> bool {
+    let raw = part.iter().filter(|(name, _)| *name == "raw");
+    let raw = raw.map(|(name, bytes)| (name.clone(), bytes.clone())).collect();
+    serde_json::from_value::<Part>(Value::Object(raw)).is_ok()
 }
 
 pub(crate) fn check_id(
@@ -328,7 +336,7 @@ mod tests {
         let base64 = send(json!({ "message": message(json!({ "raw": "%" })) })).unwrap_err();
         assert_eq!(
             (base64.code(), fields(&base64)),
-            (-32602, vec!["params".to_owned()])
+            (-32602, vec!["message.parts[0]".to_owned()])
         );
     }
 

@@ -1,6 +1,7 @@
 //! rustls configs over an [`IdentitySource`]. Each handshake reads the source, so a rotated SVID or bundle counts from
-//! the next one on. TLS 1.3 only; no resumption, since a resumed session is not verified again. Names and addresses
-//! are not checked: the SPIFFE ID is the identity of the peer.
+//! the next one on. Clients speak TLS 1.3 alone; servers take 1.2 from callers that have no better, if it binds its
+//! secrets to the handshake (RFC 7627). No resumption, since a resumed session is not verified again. Names and
+//! addresses are not checked: the SPIFFE ID is the identity of the peer.
 
 use std::sync::Arc;
 
@@ -50,11 +51,12 @@ pub fn server_config(source: &IdentitySource, client_auth: ClientAuth) -> Server
             client_auth,
         }),
     };
-    let mut config = ServerConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
+    let mut config = ServerConfig::builder()
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(Own(source.clone())));
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
+    config.require_ems = true;
     config
 }
 

@@ -179,6 +179,39 @@ fn rotation_is_seen_by_the_next_handshake_without_rebuilding_configs() {
 }
 
 #[test]
+fn a_client_of_tls_1_2_is_judged_by_the_same_rules() {
+    let ca = Ca::new("ca");
+    let bob = source(&ca, BOB);
+    let old = |shown: Option<&Ca>| {
+        let config = ClientConfig::builder_with_protocol_versions(&[&rustls::version::TLS12])
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(TrustsAnyone));
+        Arc::new(match shown {
+            Some(ca) => {
+                let svid = ca.leaf(ALICE, |_| {}).svid(&ca.bundle(TD));
+                config
+                    .with_client_auth_cert(svid.chain().to_vec(), svid.key().clone_key())
+                    .unwrap()
+            }
+            None => config.with_no_client_auth(),
+        })
+    };
+    let other = Ca::new("other");
+    for auth in [ClientAuth::Requested, ClientAuth::Required] {
+        let server = server(&bob, auth);
+        let met = meet(old(Some(&ca)), server.clone()).unwrap();
+        assert_eq!(met, (Some(id(BOB)), Some(id(ALICE))));
+        let error = meet(old(Some(&other)), server.clone()).unwrap_err();
+        assert!(error.starts_with("server:"), "{error}");
+        let nobody = meet(old(None), server).map(|(_, seen)| seen);
+        match auth {
+            ClientAuth::Required => assert!(nobody.is_err(), "{nobody:?}"),
+            _ => assert_eq!(nobody, Ok(None)),
+        }
+    }
+}
+
+#[test]
 fn a_server_without_svid_answers_nobody() {
     let ca = Ca::new("ca");
     let empty = IdentitySource::new(td(TD));

@@ -7,9 +7,8 @@ use serde_json::{Map, Value};
 use super::answer::WRAPPED;
 use crate::fault::{Fault, violation};
 use crate::limit;
-use crate::message::{check_history, check_id};
+use crate::message::{check_history, check_id, is_base64};
 use crate::operation::{Method, Operation};
-use crate::wire::Part;
 
 /// The operation behind a method of 0.3.
 pub(crate) fn operation(method: &str) -> Result<Operation, Fault> {
@@ -178,7 +177,7 @@ fn content(mut file: Map<String, Value>) -> Result<Map<String, Value>, (&'static
     match (file.remove("bytes"), file.remove("uri")) {
         (Some(bytes @ Value::String(_)), None) => {
             out.insert("raw".to_owned(), bytes);
-            if serde_json::from_value::<Part>(Value::Object(out.clone())).is_err() {
+            if !is_base64(&out) {
                 return Err((".file.bytes", "must be base64"));
             }
         }
