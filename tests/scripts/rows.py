@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-PASSED = re.compile(r"^test (?:[\w:]+::)?(m[1-9]\d*|field_[a-z]\d\d)_\w+ (?:- should panic )?\.\.\. ok$", re.MULTILINE)
+PASSED = re.compile(r"^test (?:[\w:]+::)?(m[1-9]\d*|s[1-9]\d?|field_[a-z]\d\d)_\w+ (?:- should panic )?\.\.\. ok$", re.MULTILINE)
 
 rows, *outputs = map(pathlib.Path, sys.argv[1:])
 promised = [line for line in rows.read_text().splitlines() if line and not line.startswith("#")]

@@ -220,7 +220,7 @@ fn short(event: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_is_streamed_while_the_model_writes_it_and_who_comes_late_misses_nothing() {
+async fn s8_an_answer_is_streamed_while_the_model_writes_it_and_who_comes_late_misses_nothing() {
     let go_on = Arc::new(Semaphore::new(0));
     let (_agentd, address, _folder) = agent(&writing_model(go_on.clone()).await, &[]).await;
     let message =

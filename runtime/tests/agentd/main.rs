@@ -13,6 +13,7 @@
 
 mod a2a;
 mod a2a_cli;
+mod a2a_rules;
 mod a2a_tasks;
 mod aimock;
 mod asked;

@@ -188,7 +188,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_with_an_identity_is_answered_and_one_that_is_taken_off_the_list_is_not() {
+async fn m39_a_caller_with_an_identity_is_answered_and_one_that_is_taken_off_the_list_is_not() {
     let pod = Pod::new().await;
     let key = pod.folder.path().join("key");
     std::fs::write(&key, "canary-key\n").unwrap();

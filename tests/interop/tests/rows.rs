@@ -1,6 +1,7 @@
-//! Every statement of the MCP document that this project promises so far has a test named by its row in the contract
-//! (`m20_…`), and every field case of its client, of models and of turns one named by it (`field_l01_…`). Which stands in
-//! `rows.txt`. Here by the sources, at once; `make test` asks the same of what cargo ran (`tests/scripts/rows.py`).
+//! Every statement of the MCP document that this project promises so far has a test named by its row in the
+//! contract (`m20_…`), every line of what is asked of a server of A2A one named by it (`s8_…`), and every field
+//! case of its client, of models and of turns one named by it (`field_l01_…`). Which stands in `rows.txt`. Here by
+//! the sources, at once; `make test` asks the same of what cargo ran (`tests/scripts/rows.py`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -61,7 +62,7 @@ fn tests(text: &str) -> Vec<String> {
     names
 }
 
-/// `m20_…` stands for `m20`, `field_l01_…` for `field_l01`. With a leading zero it is a field case of another time.
+/// `m20_…` stands for `m20`, `s8_…` for `s8`, `field_l01_…` for `field_l01`. With a leading zero it is a field case of another time.
 fn row(name: &str) -> Option<String> {
     let digits = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(case) = name.strip_prefix("field_") {
@@ -69,8 +70,9 @@ fn row(name: &str) -> Option<String> {
         let number = case.strip_prefix(|family: char| family.is_ascii_lowercase())?;
         return (digits(number) && number.len() == 2).then(|| format!("field_{case}"));
     }
-    let number = name.strip_prefix('m')?.split_once('_')?.0;
-    (digits(number) && !number.starts_with('0')).then(|| format!("m{number}"))
+    let kind = name.chars().next().filter(|kind| ['m', 's'].contains(kind))?;
+    let number = name.strip_prefix(kind)?.split_once('_')?.0;
+    (digits(number) && !number.starts_with('0')).then(|| format!("{kind}{number}"))
 }
 
 #[test]
@@ -78,6 +80,8 @@ fn what_is_a_name_and_what_is_a_test() {
     let named = |name: &str, row_of: Option<&str>| assert_eq!(row(name).as_deref(), row_of, "{name}");
     named("m20_every_call", Some("m20"));
     named("m04_discovery", None);
+    named("s8_streams", Some("s8"));
+    named("s06_status", None);
     named("field_m01_a_session", Some("field_m01"));
     named("field_l07_no_model", Some("field_l07"));
     named("field_l7_no_model", None);

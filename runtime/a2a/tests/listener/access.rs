@@ -47,7 +47,7 @@ fn ways(operation: Operation, id: &str) -> Vec<Request<Full<Bytes>>> {
 }
 
 #[tokio::test]
-async fn the_card_is_public_and_cacheable() {
+async fn s1_the_card_is_public_and_cacheable() {
     let world = World::start().await;
     let mut nobody = world.as_nobody().await;
     let card = nobody.get("/.well-known/agent-card.json").await;
@@ -80,7 +80,7 @@ async fn the_card_is_public_and_cacheable() {
 }
 
 #[tokio::test]
-async fn without_a_certificate_everything_else_is_401() {
+async fn s12_without_a_certificate_everything_else_is_401() {
     let world = World::start().await;
     let mut nobody = world.as_nobody().await;
     let mut requests: Vec<Request<Full<Bytes>>> = vec![rest("GET", "/nothing", json!(null))];
@@ -146,7 +146,7 @@ async fn a_certificate_that_does_not_verify_ends_the_handshake() {
 }
 
 #[tokio::test]
-async fn an_id_that_no_principal_names_is_403() {
+async fn s12_an_id_that_no_principal_names_is_403() {
     let world = World::start().await;
     let mut mallory = world.as_caller(MALLORY).await;
     let refused = mallory.call("SendMessage", message("echo hi")).await;
@@ -159,7 +159,7 @@ async fn an_id_that_no_principal_names_is_403() {
 }
 
 #[tokio::test]
-async fn the_task_of_another_principal_is_as_unknown_as_one_that_never_was() {
+async fn s10_the_task_of_another_principal_is_as_unknown_as_one_that_never_was() {
     let world = World::start().await;
     world
         .as_caller(ALICE)

@@ -20,7 +20,7 @@ use tokio_rustls::client::TlsStream;
 use crate::support::*;
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused() {
+async fn s12_a_body_that_is_too_large_is_refused() {
     let world = World::start().await;
     let shown = svid(&world.authority, ALICE, &[]);
     let head = "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\na2a-version: 1.0\r\n";
@@ -59,7 +59,7 @@ async fn a_body_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn heads_are_bounded() {
+async fn s12_heads_are_bounded() {
     let world = World::start().await;
     let shown = svid(&world.authority, ALICE, &[]);
     let large = format!(

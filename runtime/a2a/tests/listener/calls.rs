@@ -82,7 +82,7 @@ async fn http2_serves_many_calls_on_one_connection() {
 }
 
 #[tokio::test]
-async fn versions_types_and_methods() {
+async fn s3_versions_types_and_methods() {
     let world = World::start().await;
     let mut alice = world.as_caller(ALICE).await;
     let with = |path: &str, version: Option<&str>, content_type: &str| {

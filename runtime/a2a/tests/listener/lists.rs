@@ -10,7 +10,7 @@ fn ids(listed: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_caller_lists_its_own_tasks_a_page_at_a_time_and_an_operator_all() {
+async fn s6_a_caller_lists_its_own_tasks_a_page_at_a_time_and_an_operator_all() {
     let world = World::start().await;
     let (mut alice, mut bob) = (world.as_caller(ALICE).await, world.as_caller(BOB).await);
     for text in ["echo 0", "echo 1", "echo 2"] {
@@ -41,7 +41,7 @@ async fn a_caller_lists_its_own_tasks_a_page_at_a_time_and_an_operator_all() {
 }
 
 #[tokio::test]
-async fn a_task_is_cancelled_once_and_only_by_who_may_see_it() {
+async fn s7_a_task_is_cancelled_once_and_only_by_who_may_see_it() {
     let world = World::start().await;
     let mut alice = world.as_caller(ALICE).await;
     let mut waiting = message("hold");

@@ -15,6 +15,7 @@ mod extensions;
 mod life;
 mod lists;
 mod rest;
+mod rules;
 mod streams;
 #[path = "../support/mod.rs"]
 mod support;

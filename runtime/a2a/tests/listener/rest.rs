@@ -9,7 +9,7 @@ use crate::support::*;
 const NOTHING: Value = Value::Null;
 
 #[tokio::test]
-async fn every_method_is_there_and_gives_what_json_rpc_gives() {
+async fn s14_every_method_is_there_and_gives_what_json_rpc_gives() {
     let world = World::start().await;
     let mut alice = world.as_caller(ALICE).await;
     let sent = alice.rest("POST", "/message:send", message("echo hi")).await;
@@ -48,7 +48,7 @@ async fn every_method_is_there_and_gives_what_json_rpc_gives() {
 }
 
 #[tokio::test]
-async fn an_error_has_the_status_the_reason_and_the_fields() {
+async fn s14_an_error_has_the_status_the_reason_and_the_fields() {
     let world = World::start().await;
     let mut alice = world.as_caller(ALICE).await;
     alice.rest("POST", "/message:send", message("echo hi")).await;

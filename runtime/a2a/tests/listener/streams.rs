@@ -55,7 +55,7 @@ async fn a_message_is_streamed_on_both_bindings() {
 }
 
 #[tokio::test]
-async fn those_who_follow_a_task_see_the_same_and_one_that_goes_leaves_the_others() {
+async fn s8_those_who_follow_a_task_see_the_same_and_one_that_goes_leaves_the_others() {
     let world = World::start().await;
     let mut alice = world.as_caller(ALICE).await;
     let begun = alice
