@@ -64,7 +64,11 @@ impl Binding {
                 | Operation::ListTasks
                 | Operation::CancelTask
                 | Operation::SubscribeToTask
-                | Operation::GetExtendedAgentCard,
+                | Operation::GetExtendedAgentCard
+                | Operation::CreatePushConfig
+                | Operation::GetPushConfig
+                | Operation::ListPushConfigs
+                | Operation::DeletePushConfig,
             ) => serde_json::to_value(task),
         }
     }

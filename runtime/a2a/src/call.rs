@@ -26,7 +26,7 @@ use crate::rest::Found;
 use crate::service::{GetTask, Sent, ServiceError, Subscription};
 use crate::stream::Shown;
 use crate::version::Version;
-use crate::{command, limit, list, message, proto, rest, rpc, stream, v03, wire};
+use crate::{command, limit, list, message, proto, push, rest, rpc, stream, v03, wire};
 
 /// The media type of a stream.
 pub(crate) const EVENTS: &str = "text/event-stream";
@@ -35,7 +35,8 @@ pub(crate) const EVENTS: &str = "text/event-stream";
 enum Asked {
     Task(Wanted),
     List(Box<Listing>),
-    Card(Value),
+    /// It is there already.
+    Whole(Value),
     Message(Box<wire::Message>),
     Stream(Box<Shown>),
 }
@@ -147,15 +148,22 @@ where
             .card
             .extended(caller, &head.headers, &head.uri, binding.version());
         return Ok(match encoded(card) {
-            Ok(card) => Ok((binding, Asked::Card(card), active)),
+            Ok(card) => Ok((binding, Asked::Whole(card), active)),
             Err(fault) => Err(Unmet { binding, fault }),
         });
     }
     let span = tracing::info_span!("a2a", peer.spiffe_id = caller.key(), operation = operation.name());
     let trace = within(&head.headers);
-    let begun = begin(app, caller, operation, params, &active, trace)
-        .instrument(span)
-        .await;
+    let begun = begin(
+        app,
+        caller,
+        operation,
+        params,
+        (binding.version(), &active),
+        trace,
+    )
+    .instrument(span)
+    .await;
     Ok(match begun {
         Ok(asked) => Ok((binding, asked, active)),
         Err(fault) => Err(Unmet { binding, fault }),
@@ -283,7 +291,7 @@ async fn begin(
     caller: &Caller,
     operation: Operation,
     mut params: Value,
-    active: &Active,
+    (version, active): (Version, &Active),
     trace: Option<TraceContext>,
 ) -> Result<Asked, Fault> {
     proto::json_names(&mut params);
@@ -297,7 +305,10 @@ async fn begin(
     };
     match operation {
         Operation::SendMessage | Operation::SendStreamingMessage => {
-            let message::Parsed { mut request, history } = message::send(params)?;
+            let message::Parsed { mut request, history } = message::send(params, version)?;
+            if request.push.is_some() && app.service.push().is_none() {
+                return Err(Fault::push_not_supported());
+            }
             let command = match active.has_commands() {
                 true => command::parse(caller, &request)?,
                 false => None,
@@ -353,6 +364,10 @@ async fn begin(
             }
             Ok(Asked::Stream(Box::new(Shown::Task(subscription))))
         }
+        Operation::CreatePushConfig
+        | Operation::GetPushConfig
+        | Operation::ListPushConfigs
+        | Operation::DeletePushConfig => pushing(app, caller.clone(), operation, params, version).await,
         // Made before, of the card alone.
         Operation::GetExtendedAgentCard => Err(Fault::internal()),
     }
@@ -370,6 +385,29 @@ async fn carry_out(
     let (service, sender) = (app.service.clone(), caller.clone());
     let done = to_its_end(app, async move { service.command(&sender, command).await }).await?;
     Ok(command::answer(op, context_id, done))
+}
+
+/// What is asked about push notifications, to its end as [`to_its_end`] has it.
+async fn pushing(
+    app: &App,
+    caller: Caller,
+    operation: Operation,
+    params: Value,
+    version: Version,
+) -> Result<Asked, Fault> {
+    let service = app.service.clone();
+    let work = async move {
+        match service.push() {
+            Some(configs) => push::call(configs, &caller, operation, params, version).await,
+            None => Err(Fault::push_not_supported().into()),
+        }
+    };
+    match tokio::spawn(work.in_current_span()).await {
+        Ok(Ok(answer)) => Ok(Asked::Whole(answer)),
+        Ok(Err(push::Failed::Fault(fault))) => Err(fault),
+        Ok(Err(push::Failed::Service(error))) => Err(told(app, &error)),
+        Err(ended) => Err(told(app, &ServiceError::Internal(ended.to_string()))),
+    }
 }
 
 /// Whether the caller may send one more message now.
@@ -426,7 +464,7 @@ async fn show(app: &App, caller: &Caller, binding: &Binding, asked: Asked) -> Re
             let page = listing.page(listed.map_err(|error| told(app, &error))?);
             encoded(serde_json::to_value(page))
         }
-        Asked::Card(card) => Ok(card),
+        Asked::Whole(card) => Ok(card),
         Asked::Message(message) => encoded(binding.message(*message)),
         // A stream is no one result.
         Asked::Stream(_) => Err(Fault::internal()),

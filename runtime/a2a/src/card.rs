@@ -56,6 +56,8 @@ pub struct CardConfig {
     pub skills: Vec<Skill>,
     /// Extensions that it declares.
     pub extensions: Vec<Extension>,
+    /// Whether callers may be told of their tasks at a URL of theirs.
+    pub push_notifications: bool,
     /// Whether callers need a client certificate (false in development mode).
     pub mutual_tls: bool,
 }
@@ -291,7 +293,7 @@ fn build_card(
         supported_interfaces: interfaces(&urls(config, audience)),
         capabilities: AgentCapabilities {
             streaming: Some(true),
-            push_notifications: Some(false),
+            push_notifications: Some(config.push_notifications),
             extensions: extensions.shown(caller),
             extended_agent_card: Some(true),
         },
@@ -371,6 +373,7 @@ mod tests {
             external: None,
             skills: Vec::new(),
             extensions: Vec::new(),
+            push_notifications: false,
             mutual_tls: true,
         }
     }

@@ -260,7 +260,10 @@ impl Fault {
 impl From<&ServiceError> for Fault {
     fn from(error: &ServiceError) -> Self {
         match error {
-            ServiceError::TaskNotFound(_) => Self::new(code::TASK_NOT_FOUND, error.to_string()),
+            // The protocol has no code of its own for it.
+            ServiceError::TaskNotFound(_) | ServiceError::NoPushConfig(_) => {
+                Self::new(code::TASK_NOT_FOUND, error.to_string())
+            }
             ServiceError::TaskEnded(_) => Self::new(code::UNSUPPORTED_OPERATION, error.to_string()),
             ServiceError::NotCancelable(_) => Self::new(code::TASK_NOT_CANCELABLE, error.to_string()),
             ServiceError::Invalid { field, problem } => {

@@ -17,7 +17,7 @@ use crate::rest::{Found, find};
 use crate::rpc::{Call, answer, operation, parse};
 use crate::version::Version;
 use crate::wire::{SendMessageResponse, Task};
-use crate::{limit, list, message};
+use crate::{limit, list, message, push};
 
 /// Names that mean something.
 const KEYS: &[&str] = &[
@@ -100,15 +100,24 @@ fn refused(fault: &Fault) {
 /// What an operation makes of its parameters.
 fn understood(operation: Operation, params: Value) -> Result<Value, Fault> {
     match operation {
-        Operation::SendMessage | Operation::SendStreamingMessage => message::send(params).map(|parsed| {
-            assert!(parsed.request.message_id.chars().count() <= limit::ID_CHARS);
-            assert!(!parsed.request.parts.is_empty() && parsed.request.parts.len() <= limit::PARTS);
-            object!(parsed.request.text())
-        }),
+        Operation::SendMessage | Operation::SendStreamingMessage => {
+            message::send(params, Version::One).map(|parsed| {
+                assert!(parsed.request.message_id.chars().count() <= limit::ID_CHARS);
+                assert!(!parsed.request.parts.is_empty() && parsed.request.parts.len() <= limit::PARTS);
+                object!(parsed.request.text())
+            })
+        }
         Operation::ListTasks => list::parse(&params).map(|listing| object!(listing.request.context_id)),
         Operation::GetTask => message::get(params).map(|parsed| object!(parsed.request.id)),
         Operation::CancelTask | Operation::SubscribeToTask => message::id(&params).map(|id| object!(id)),
         Operation::GetExtendedAgentCard => Ok(object!({})),
+        Operation::CreatePushConfig
+        | Operation::GetPushConfig
+        | Operation::ListPushConfigs
+        | Operation::DeletePushConfig => push::understand(operation, &params, Version::One).map(|asked| {
+            assert!(asked.task_id.chars().count() <= limit::ID_CHARS);
+            object!([asked.id, asked.config.map(|config| config.shown(&asked.task_id))])
+        }),
     }
 }
 

@@ -28,6 +28,7 @@ pub mod listener;
 mod message;
 pub mod operation;
 mod proto;
+pub mod push;
 mod quota;
 mod rest;
 mod rpc;
@@ -38,7 +39,7 @@ mod stream;
 mod throttle;
 pub mod tls;
 mod v03;
-mod version;
+pub mod version;
 pub mod wire;
 
 pub use caller::{Caller, Principals, Role};

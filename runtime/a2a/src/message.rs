@@ -5,9 +5,10 @@ use a2a::FieldViolation;
 use serde_json::{Map, Value};
 
 use crate::fault::{Fault, violation};
-use crate::limit;
 use crate::service::{GetTask, SendMessage};
+use crate::version::Version;
 use crate::wire::{GetTaskRequest, Part, PartContent, SendMessageRequest, Task};
+use crate::{limit, push};
 
 /// The members of a part, exactly one of which is there.
 const CONTENT: [&str; 4] = ["text", "raw", "url", "data"];
@@ -20,7 +21,7 @@ pub(crate) struct Parsed<T> {
 }
 
 /// `SendMessage`.
-pub(crate) fn send(params: Value) -> Result<Parsed<SendMessage>, Fault> {
+pub(crate) fn send(params: Value, version: Version) -> Result<Parsed<SendMessage>, Fault> {
     let mut found = Vec::new();
     check_message(params.get("message"), &mut found);
     let empty = Map::new();
@@ -33,14 +34,9 @@ pub(crate) fn send(params: Value) -> Result<Parsed<SendMessage>, Fault> {
         }
     };
     let history = check_history(configuration, "configuration.historyLength", &mut found);
+    let push = push::of_message(configuration, version, &mut found);
     if !found.is_empty() {
         return Err(Fault::params(found));
-    }
-    if configuration
-        .get("taskPushNotificationConfig")
-        .is_some_and(|config| !config.is_null())
-    {
-        return Err(Fault::push_not_supported());
     }
     let parsed: SendMessageRequest = serde_json::from_value(params).map_err(|error| malformed(&error))?;
     let message = parsed.message;
@@ -64,6 +60,7 @@ pub(crate) fn send(params: Value) -> Result<Parsed<SendMessage>, Fault> {
             task_id: message.task_id.filter(|id| !id.is_empty()),
             parts: message.parts,
             return_immediately,
+            push,
             trace: None,
         },
         history,
@@ -233,6 +230,10 @@ mod tests {
 
     use super::*;
 
+    fn send(params: Value) -> Result<Parsed<SendMessage>, Fault> {
+        super::send(params, Version::One)
+    }
+
     fn fields(fault: &Fault) -> Vec<String> {
         let wire = fault.to_wire();
         let data = wire.data.unwrap();
@@ -269,6 +270,7 @@ mod tests {
                         Part::data(json!({ "a": 1 })).with_media_type("application/json"),
                     ],
                     return_immediately: true,
+                    push: None,
                     trace: None,
                 },
                 history: Some(0),
@@ -328,11 +330,22 @@ mod tests {
         assert_eq!(raw.code(), -32005);
         let url = send(json!({ "message": message(json!({ "url": "https://x/y" })) })).unwrap_err();
         assert_eq!(url.code(), -32005);
-        let push = send(json!({
-            "message": message(json!({ "text": "x" })),
-            "configuration": { "taskPushNotificationConfig": { "url": "https://x/y" } },
-        }));
-        assert_eq!(push.unwrap_err().code(), -32003);
+        let push = |config: Value| {
+            send(json!({
+                "message": message(json!({ "text": "x" })),
+                "configuration": { "taskPushNotificationConfig": config },
+            }))
+        };
+        let taken = push(json!({ "url": "https://x/y" }))
+            .unwrap()
+            .request
+            .push
+            .unwrap();
+        assert_eq!((taken.id.as_str(), taken.url.as_str()), ("", "https://x/y"));
+        assert_eq!(push(Value::Null).unwrap().request.push, None);
+        let path = "configuration.taskPushNotificationConfig";
+        assert_eq!(fields(&push(json!([])).unwrap_err()), [path]);
+        assert_eq!(fields(&push(json!({})).unwrap_err()), [format!("{path}.url")]);
         let base64 = send(json!({ "message": message(json!({ "raw": "%" })) })).unwrap_err();
         assert_eq!(
             (base64.code(), fields(&base64)),

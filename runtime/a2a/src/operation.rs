@@ -1,7 +1,6 @@
 //! One table: every operation of A2A 1.0, its method name, the least role that may call it, and whose things it
 //! touches. Nothing is carried out that has no rule here; the card alone, which is no method, asks nobody who they are.
-//! An operation that is not built yet is in the table with the answer that the specification has for a capability that
-//! is not there.
+//! What needs push notifications is answered as the specification has it where the agent sends none.
 
 use http::StatusCode;
 
@@ -66,6 +65,14 @@ pub enum Operation {
     SubscribeToTask,
     /// `GetExtendedAgentCard`.
     GetExtendedAgentCard,
+    /// `CreateTaskPushNotificationConfig`.
+    CreatePushConfig,
+    /// `GetTaskPushNotificationConfig`.
+    GetPushConfig,
+    /// `ListTaskPushNotificationConfigs`.
+    ListPushConfigs,
+    /// `DeleteTaskPushNotificationConfig`.
+    DeletePushConfig,
 }
 
 /// What a method name stands for.
@@ -73,15 +80,13 @@ pub enum Operation {
 pub enum Method {
     /// It is served.
     Served(Operation),
-    /// It needs push notifications, which the card does not promise.
-    PushNotSupported,
     /// It is no method of A2A 1.0.
     Unknown,
 }
 
 impl Operation {
     /// All that are served.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::SendMessage,
         Self::SendStreamingMessage,
         Self::GetTask,
@@ -89,6 +94,10 @@ impl Operation {
         Self::CancelTask,
         Self::SubscribeToTask,
         Self::GetExtendedAgentCard,
+        Self::CreatePushConfig,
+        Self::GetPushConfig,
+        Self::ListPushConfigs,
+        Self::DeletePushConfig,
     ];
 
     /// Who may call it.
@@ -96,6 +105,10 @@ impl Operation {
         match self {
             Self::SendMessage | Self::SendStreamingMessage => Rule::of(Role::Agent, Touches::Makes),
             Self::GetTask | Self::CancelTask | Self::SubscribeToTask => Rule::of(Role::Agent, Touches::Named),
+            // Their configurations are those of a task.
+            Self::CreatePushConfig | Self::GetPushConfig | Self::ListPushConfigs | Self::DeletePushConfig => {
+                Rule::of(Role::Agent, Touches::Named)
+            }
             Self::ListTasks => Rule::of(Role::Agent, Touches::Listed),
             Self::GetExtendedAgentCard => Rule::of(Role::Agent, Touches::Nothing),
         }
@@ -111,6 +124,10 @@ impl Operation {
             Self::CancelTask => a2a::methods::CANCEL_TASK,
             Self::SubscribeToTask => a2a::methods::SUBSCRIBE_TO_TASK,
             Self::GetExtendedAgentCard => a2a::methods::GET_EXTENDED_AGENT_CARD,
+            Self::CreatePushConfig => a2a::methods::CREATE_PUSH_CONFIG,
+            Self::GetPushConfig => a2a::methods::GET_PUSH_CONFIG,
+            Self::ListPushConfigs => a2a::methods::LIST_PUSH_CONFIGS,
+            Self::DeletePushConfig => a2a::methods::DELETE_PUSH_CONFIG,
         }
     }
 }
@@ -118,16 +135,8 @@ impl Operation {
 impl Method {
     /// Looks a JSON-RPC method up.
     pub fn of(name: &str) -> Self {
-        use a2a::methods as m;
-        if let Some(operation) = Operation::ALL.into_iter().find(|one| one.name() == name) {
-            return Self::Served(operation);
-        }
-        match name {
-            m::CREATE_PUSH_CONFIG | m::GET_PUSH_CONFIG | m::LIST_PUSH_CONFIGS | m::DELETE_PUSH_CONFIG => {
-                Self::PushNotSupported
-            }
-            _ => Self::Unknown,
-        }
+        let found = Operation::ALL.into_iter().find(|one| one.name() == name);
+        found.map_or(Self::Unknown, Self::Served)
     }
 }
 
@@ -141,7 +150,13 @@ mod tests {
         for operation in Operation::ALL {
             let expected = match operation.name() {
                 "SendMessage" | "SendStreamingMessage" => agent(Touches::Makes),
-                "GetTask" | "CancelTask" | "SubscribeToTask" => agent(Touches::Named),
+                "GetTask"
+                | "CancelTask"
+                | "SubscribeToTask"
+                | "CreateTaskPushNotificationConfig"
+                | "GetTaskPushNotificationConfig"
+                | "ListTaskPushNotificationConfigs"
+                | "DeleteTaskPushNotificationConfig" => agent(Touches::Named),
                 "ListTasks" => agent(Touches::Listed),
                 "GetExtendedAgentCard" => agent(Touches::Nothing),
                 other => panic!("{other} has no row in this test"),
@@ -180,10 +195,22 @@ mod tests {
                 "GetExtendedAgentCard",
                 Method::Served(Operation::GetExtendedAgentCard),
             ),
-            ("CreateTaskPushNotificationConfig", Method::PushNotSupported),
-            ("GetTaskPushNotificationConfig", Method::PushNotSupported),
-            ("ListTaskPushNotificationConfigs", Method::PushNotSupported),
-            ("DeleteTaskPushNotificationConfig", Method::PushNotSupported),
+            (
+                "CreateTaskPushNotificationConfig",
+                Method::Served(Operation::CreatePushConfig),
+            ),
+            (
+                "GetTaskPushNotificationConfig",
+                Method::Served(Operation::GetPushConfig),
+            ),
+            (
+                "ListTaskPushNotificationConfigs",
+                Method::Served(Operation::ListPushConfigs),
+            ),
+            (
+                "DeleteTaskPushNotificationConfig",
+                Method::Served(Operation::DeletePushConfig),
+            ),
             ("message/send", Method::Unknown),
             ("sendmessage", Method::Unknown),
             ("", Method::Unknown),

@@ -105,7 +105,6 @@ fn understood(version: Version, method: &str, params: Option<Value>) -> Result<(
 pub(crate) fn operation(method: &str) -> Result<Operation, Fault> {
     match Method::of(method) {
         Method::Served(operation) => Ok(operation),
-        Method::PushNotSupported => Err(Fault::push_not_supported()),
         Method::Unknown => Err(Fault::method(method)),
     }
 }
@@ -193,13 +192,6 @@ mod tests {
         assert_eq!(
             parse(extended.as_bytes(), v).unwrap().operation,
             Operation::GetExtendedAgentCard
-        );
-        assert_eq!(
-            code(
-                r#"{"id":1,"jsonrpc":"2.0","method":"GetTaskPushNotificationConfig"}"#,
-                v
-            ),
-            (JsonRpcId::Number(1), -32003)
         );
     }
 

@@ -11,6 +11,7 @@ use tokio::sync::broadcast;
 
 use crate::caller::Caller;
 use crate::command::Command;
+use crate::push::{PushConfig, PushConfigs};
 use crate::wire::{Message, Part, StreamResponse, Task, TaskState};
 
 /// A message of a caller, checked at the edge: ids are bounded and not empty, there is at least one part, every part
@@ -27,6 +28,8 @@ pub struct SendMessage {
     pub parts: Vec<Part>,
     /// True: answer as soon as the task is stored. False: answer when it has ended, or waits for somebody.
     pub return_immediately: bool,
+    /// Where the caller wants to be told of its task; with an empty id it has that of the task.
+    pub push: Option<PushConfig>,
     /// What it is part of, by its caller's `traceparent`.
     pub trace: Option<TraceContext>,
 }
@@ -128,6 +131,11 @@ pub trait Service: Send + Sync {
 
     /// Follows a task.
     async fn subscribe(&self, caller: &Caller, id: &str) -> Result<Subscription, ServiceError>;
+
+    /// Who keeps configurations of push notifications; none where the agent sends none, as its card says.
+    fn push(&self) -> Option<&dyn PushConfigs> {
+        None
+    }
 }
 
 /// Why the agent takes nothing now. It may later.
@@ -153,6 +161,9 @@ pub enum ServiceError {
     /// The task to cancel has ended otherwise.
     #[error("the task {0} has ended and can no longer be cancelled")]
     NotCancelable(String),
+    /// The task has no configuration of push notifications with this id.
+    #[error("the task has no push notification config {0}")]
+    NoPushConfig(String),
     /// A field of the request does not fit what is stored.
     #[error("{field}: {problem}")]
     Invalid {
@@ -177,9 +188,11 @@ pub enum ServiceError {
 impl Classified for ServiceError {
     fn class(&self) -> Class {
         match self {
-            Self::TaskNotFound(_) | Self::TaskEnded(_) | Self::NotCancelable(_) | Self::Invalid { .. } => {
-                Class::Invalid
-            }
+            Self::TaskNotFound(_)
+            | Self::TaskEnded(_)
+            | Self::NotCancelable(_)
+            | Self::NoPushConfig(_)
+            | Self::Invalid { .. } => Class::Invalid,
             Self::Unavailable { .. } => Class::Unavailable,
             Self::Internal(_) => Class::Internal,
         }
@@ -198,6 +211,7 @@ mod tests {
             task_id: None,
             parts: vec![part],
             return_immediately: id == "b",
+            push: None,
             trace: None,
         };
         let data = |text: &str| Part::data(serde_json::from_str(text).unwrap());

@@ -1,13 +1,17 @@
 //! Which version of A2A a request is in. Pure.
 
+use serde::{Deserialize, Serialize};
+
 use crate::wire;
 
 /// A version that is spoken here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Version {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Version {
     /// 1.0, on both bindings.
+    #[serde(rename = "1.0")]
     One,
     /// 0.3, on JSON-RPC.
+    #[serde(rename = "0.3")]
     ZeroThree,
 }
 

@@ -3,7 +3,8 @@
 pub use a2a::{
     AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Artifact, GetTaskRequest, ListTasksResponse,
     Message, Part, PartContent, Role, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
-    StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    StreamResponse, Task, TaskArtifactUpdateEvent, TaskPushNotificationConfig, TaskState, TaskStatus,
+    TaskStatusUpdateEvent,
 };
 
 /// The protocol version that this crate speaks, as it stands on the wire.

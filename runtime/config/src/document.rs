@@ -224,6 +224,9 @@ pub struct A2a {
     /// Whether the card is signed, with the key of `identity`.
     #[serde(skip_serializing_if = "is_default")]
     pub sign_card: bool,
+    /// Whether callers may be told of their tasks at a URL of theirs.
+    #[serde(skip_serializing_if = "is_default")]
+    pub push: Push,
     /// Given certificates; absent where `identity` provides the SVID.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ServerTls>,
@@ -233,6 +236,18 @@ pub struct A2a {
     /// Loopback only: every caller is an operator. For development.
     #[serde(skip_serializing_if = "is_default")]
     pub dev: bool,
+}
+
+/// `a2a.push`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Push {
+    /// Callers may give an https URL at a public address, to which the agent sends their task each time its state changes.
+    #[serde(skip_serializing_if = "is_default")]
+    pub enabled: bool,
+    /// Also at private and loopback addresses, and http on loopback; never at link-local and metadata addresses.
+    #[serde(skip_serializing_if = "is_default")]
+    pub allow_private: bool,
 }
 
 /// `a2a.tls`.

@@ -133,13 +133,14 @@ fn a2a() -> impl Strategy<Value = A2a> {
         promised(),
     )
         .prop_map(
-            |(listen, url, tls, principals, dev, (external, skills, extensions, sign_card))| A2a {
+            |(listen, url, tls, principals, dev, (external, skills, extensions, sign_card, push))| A2a {
                 listen,
                 url,
                 external,
                 skills,
                 extensions,
                 sign_card,
+                push,
                 tls,
                 principals,
                 dev,
@@ -148,7 +149,7 @@ fn a2a() -> impl Strategy<Value = A2a> {
 }
 
 /// What the card promises beside what every card does.
-fn promised() -> impl Strategy<Value = (Option<External>, Vec<Skill>, Vec<Extension>, bool)> {
+fn promised() -> impl Strategy<Value = (Option<External>, Vec<Skill>, Vec<Extension>, bool, Push)> {
     let role = || {
         of(prop_oneof![
             Just(Role::Agent),
@@ -190,6 +191,10 @@ fn promised() -> impl Strategy<Value = (Option<External>, Vec<Skill>, Vec<Extens
         vec(skill, 0..3),
         vec(extension, 0..3),
         any::<bool>(),
+        (any::<bool>(), any::<bool>()).prop_map(|(enabled, allow_private)| Push {
+            enabled,
+            allow_private,
+        }),
     )
 }
 
@@ -582,6 +587,8 @@ const CLASSES: &[(&str, bool)] = &[
     ("a2a.skills", false),
     ("a2a.extensions", false),
     ("a2a.sign_card", false),
+    ("a2a.push.enabled", false),
+    ("a2a.push.allow_private", false),
     ("a2a.tls.cert", false),
     ("a2a.tls.key", false),
     ("a2a.principals", true),

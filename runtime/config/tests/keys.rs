@@ -181,6 +181,10 @@ const ROWS: &[Row] = &[
         },
     ),
     ("a2a.sign_card", "true", |d| d.a2a.sign_card = true),
+    ("a2a.push.enabled", "true", |d| d.a2a.push.enabled = true),
+    ("a2a.push.allow_private", "true", |d| {
+        d.a2a.push.allow_private = true
+    }),
     ("a2a.tls.cert", "/cert", |d| tls(d).cert = "/cert".into()),
     ("a2a.tls.key", "/key", |d| tls(d).key = "/key".into()),
     (

@@ -228,6 +228,7 @@ fn every_rule_bites() {
             ("/agent", json!({})),
             ("/a2a", json!({"external": {"url": "https://x"}, "skills": [{"id": "s", "name": "n", "description": "d"}], "extensions": [{"uri": "urn:a"}]})),
             ("/a2a", json!({"principals": [{"name": "b", "spiffe_id": "spiffe://td/x", "role": "user"}], "url": "https://x", "dev": true})),
+            ("/a2a", json!({"push": {"enabled": true}})),
             ("/report", json!({"url": "https://r", "server_id": "spiffe://td/c"})),
             ("/mcp/servers/0/tls", json!({"ca_file": "/x"})),
             ("/lifecycle", json!({"watch_config": true})),
@@ -238,6 +239,7 @@ fn every_rule_bites() {
         [
             ("/a2a/external", json!({"url": "http://x.example", "tls": {"cert": "/c", "key": "/k"}})),
             ("/a2a/sign_card", json!(true)),
+            ("/a2a/push", json!({"allow_private": true})),
             ("/a2a/dev", json!(false)),
             ("/a2a/listen", json!("http://0.0.0.0:1")),
             ("/a2a/listen", json!("https://127.0.0.1:1")),

@@ -25,7 +25,7 @@ use crate::fault::{self, Trust};
 use crate::options::{Options, Redirects, Replay, Timeouts};
 use crate::pace::jittered;
 use crate::redact::Redactor;
-use crate::resolve::{SharedLookup, SystemLookup};
+use crate::resolve::{SharedLookup, SystemLookup, resolve};
 use crate::sign::{Refusal, header_value};
 use crate::tls::{Tls, TlsMode};
 
@@ -129,6 +129,17 @@ impl HttpClient {
     /// The destination.
     pub fn destination(&self) -> &Destination {
         &self.0.destination
+    }
+
+    /// Looks the destination up and judges where it is now; dials nothing. Each request is judged again.
+    ///
+    /// # Errors
+    /// [`NetError::Refused`] when it may not be dialled, [`NetError::Resolve`] when nobody knows where it is.
+    pub async fn vet(&self) -> Result<(), NetError> {
+        let Inner {
+            destination, lookup, ..
+        } = &*self.0;
+        resolve(destination, lookup.as_ref()).await.map(drop)
     }
 
     /// Sends a request. Its URI is a path and query on the destination's origin, or a URL of it.

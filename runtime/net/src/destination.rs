@@ -26,6 +26,12 @@ pub enum Declared {
     Internal,
     /// Our own loopback port, such as the bridge's upstream: http to this host.
     Upstream,
+    /// What a caller gave, to be told of its task: https to a public address; with `allow_private` to any, and http to
+    /// this host.
+    Push {
+        /// `a2a.push.allow_private`.
+        allow_private: bool,
+    },
 }
 
 /// A URL that may be dialled. Cheap to clone.
@@ -75,6 +81,10 @@ impl Destination {
             Declared::Internal => return Err(error("must be https://")),
             Declared::Upstream if !secure => Bounds::LOOPBACK,
             Declared::Upstream => return Err(error("must be http:// to this host")),
+            Declared::Push { allow_private: false } if secure => Bounds::PUBLIC,
+            Declared::Push { allow_private: true } if secure => Bounds::ANY,
+            Declared::Push { allow_private: true } => Bounds::LOOPBACK,
+            Declared::Push { allow_private: false } => return Err(error("must be https://")),
         };
         if bounds == Bounds::LOOPBACK && !names_loopback(&url) {
             return Err(error(
@@ -227,6 +237,9 @@ mod tests {
         allow_plaintext: true,
     };
 
+    const PUSH: Declared = Declared::Push { allow_private: false };
+    const PRIVATE_PUSH: Declared = Declared::Push { allow_private: true };
+
     #[test]
     fn what_may_be_declared() {
         for (url, declared) in [
@@ -243,6 +256,11 @@ mod tests {
             ("http://10.0.0.1/v1", PLAIN_MODEL),
             ("https://issuer.agentd.svc:8443", Declared::Internal),
             ("http://127.0.0.1:3000/mcp", Declared::Upstream),
+            ("https://hook.example/a2a?x=1", PUSH),
+            ("https://1.1.1.1/a2a", PUSH),
+            ("https://10.0.0.1/a2a", PRIVATE_PUSH),
+            ("https://127.0.0.1/a2a", PRIVATE_PUSH),
+            ("http://localhost:3000/a2a", PRIVATE_PUSH),
         ] {
             assert!(Destination::declared(url, declared).is_ok(), "{url}");
         }
@@ -271,6 +289,16 @@ mod tests {
             ("https://[::ffff:a9fe:a9fe]/", Declared::Mcp, "never dialled"),
             ("https://0/", Declared::Mcp, "never dialled"),
             ("https://[fe80::1]/", Declared::Internal, "never dialled"),
+            ("http://hook.example/", PUSH, "https"),
+            ("http://127.0.0.1/", PUSH, "https"),
+            ("https://10.0.0.1/", PUSH, "a private address"),
+            ("https://[fd00::1]/", PUSH, "a private address"),
+            ("https://127.0.0.1/", PUSH, "a loopback address"),
+            ("https://[::ffff:127.0.0.1]/", PUSH, "a loopback address"),
+            ("https://100.100.100.200/", PUSH, "never dialled"),
+            ("https://169.254.169.254/", PRIVATE_PUSH, "never dialled"),
+            ("http://hook.example/", PRIVATE_PUSH, "use https"),
+            ("http://10.0.0.1/", PRIVATE_PUSH, "use https"),
             ("https://user@mcp.example/", Declared::Mcp, "credentials"),
             ("https://user:secret@mcp.example/", Declared::Mcp, "credentials"),
             ("https://mcp.example/#a", Declared::Mcp, "fragment"),

@@ -170,6 +170,11 @@ impl Bounds {
         least: Public,
         most: Loopback,
     };
+    /// Anybody's.
+    pub(crate) const PUBLIC: Self = Self {
+        least: Public,
+        most: Public,
+    };
     /// This host.
     pub(crate) const LOOPBACK: Self = Self {
         least: Loopback,

@@ -9,7 +9,7 @@ use agentd_config::Document;
 use agentd_config::document::{LogLevel, StoreKind};
 use agentd_config::load::{Layers, merged};
 use agentd_mcp::Outbound;
-use agentd_state::StoreError;
+use agentd_state::{EntryKind, StoreError};
 use agentd_store::inspect::{Found, Overview, Visit};
 use agentd_store::{Kv, kv, sqlite};
 use serde_json::{Value, json};
@@ -112,13 +112,25 @@ fn line(found: Found) -> Value {
     let Found { kind, id, record } = found;
     match record {
         Err(error) => json!({ "kind": kind, "id": id, "error": error }),
-        Ok(record) => {
+        Ok(mut record) => {
+            if kind == EntryKind::Push.name() {
+                hide(&mut record);
+            }
             let sensitive = record.pointer("/value/sensitive") == Some(&Value::Bool(true));
             let mut line = json!({ "kind": kind, "id": id, "record": record });
             if sensitive && let Value::Object(members) = &mut line {
                 members.insert("sensitive".to_owned(), true.into());
             }
             line
+        }
+    }
+}
+
+/// What a caller's endpoint asks for is sent there, and shown to nobody.
+fn hide(record: &mut Value) {
+    for place in ["/value/config/token", "/value/config/authentication/credentials"] {
+        if let Some(secret) = record.pointer_mut(place) {
+            *secret = "(hidden)".into();
         }
     }
 }
@@ -157,6 +169,24 @@ async fn remote(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_callers_endpoint_asks_for_is_hidden() {
+        let record = |token: &str| {
+            json!({ "value": { "owner": "o", "config": {
+            "id": "a", "url": "https://x", "token": token,
+            "authentication": { "scheme": "Bearer", "credentials": token }, "version": "1.0" } } })
+        };
+        let found = Found {
+            kind: "push".into(),
+            id: "push t/a".into(),
+            record: Ok(record("hush")),
+        };
+        assert_eq!(
+            line(found),
+            json!({ "kind": "push", "id": "push t/a", "record": record("(hidden)") })
+        );
+    }
 
     #[test]
     fn what_was_called_sensitive_is_said_to_be() {

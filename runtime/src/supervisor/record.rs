@@ -55,6 +55,7 @@ pub fn text_of(task: &Task) -> String {
             .map(|message| parts_of(message.parts.clone()))
             .unwrap_or_default(),
         return_immediately: false,
+        push: None,
         trace: None,
     };
     request.text()
@@ -233,6 +234,7 @@ mod tests {
             task_id: None,
             parts: vec![wire::Part::text("hello"), wire::Part::data(json!({ "n": 1 }))],
             return_immediately: false,
+            push: None,
             trace: None,
         };
         submitted("t1".into(), || "c1".into(), "spiffe://td/a", request, now())

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_a2a::card::url_of;
+use agentd_a2a::push::Sender;
 use agentd_a2a::server::{Events, Server};
 use agentd_a2a::{Authentication, Card, CardConfig, ListenError, Listener, Principals, Transport, tls};
 use agentd_base::class::exit;
@@ -16,6 +17,8 @@ use agentd_config::document::StoreKind;
 use agentd_config::endpoint::{self, Listen};
 use agentd_config::{Document, secret};
 use agentd_mcp::ServersView;
+use agentd_net::TlsMode;
+use agentd_net::tls::WebRoots;
 use tokio::sync::{Notify, watch};
 use url::Url;
 
@@ -65,6 +68,14 @@ pub(super) async fn run(start: Start, mut signals: Signals) -> Result<u8, StartE
     // Turns send messages into other conversations.
     let _ = foundation.runner.office.tasks.set(Arc::downgrade(&tasks));
     foundation.callers.set(&tasks);
+    if document.a2a.push.enabled {
+        let roots = WebRoots {
+            ca_files: document.security.tls_ca.iter().cloned().collect(),
+            ..WebRoots::default()
+        };
+        let sender = Sender::new(document.a2a.push.allow_private, TlsMode::WebRoots(roots));
+        tasks.tell_callers(sender).await?;
+    }
     tasks.restore().await?;
 
     let drain = Drain::new();
@@ -281,6 +292,7 @@ async fn bind(
         external: external_url,
         skills: document.a2a.skills.clone(),
         extensions: document.a2a.extensions.clone(),
+        push_notifications: document.a2a.push.enabled,
         mutual_tls,
     };
     let card = Card::new(card).map_err(|error| StartError::System(error.to_string()))?;

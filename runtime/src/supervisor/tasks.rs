@@ -11,6 +11,7 @@ mod feed;
 mod gate;
 mod health;
 mod lane;
+mod push;
 mod service;
 mod slots;
 mod waits;
@@ -19,6 +20,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use agentd_a2a::push::Sender;
 use agentd_a2a::{Away, Caller, SendMessage, ServiceError, wire};
 use agentd_base::clock::SharedClock;
 use agentd_base::id::SharedIds;
@@ -34,6 +36,7 @@ use tokio_util::task::TaskTracker;
 pub use self::asking::Callers;
 use self::feed::Feed;
 use self::health::Watched;
+use self::push::Push;
 pub use self::service::A2aService;
 use self::slots::Slots;
 pub(super) use self::waits::Waiting;
@@ -74,6 +77,8 @@ pub struct Tasks {
     /// Turns that hold a slot and wait for another turn, which needs one.
     waits: Waits,
     running: TaskTracker,
+    /// Who is to hear of tasks.
+    push: std::sync::OnceLock<Arc<Push>>,
     /// No new messages, no new turns.
     closed: CancellationToken,
     /// The turns that run are to end.
@@ -103,6 +108,7 @@ impl Tasks {
             followed: Mutex::default(),
             last_run: watch::Sender::new(None),
             running: TaskTracker::new(),
+            push: std::sync::OnceLock::new(),
             closed: CancellationToken::new(),
             stop: CancellationToken::new(),
         })
@@ -111,6 +117,18 @@ impl Tasks {
     /// The turn that ended last; none yet.
     pub fn last_run(&self) -> watch::Receiver<Option<LastRun>> {
         self.last_run.subscribe()
+    }
+
+    /// Lets callers be told of their tasks, those of the process before among them. Before [`Self::restore`], so that they
+    /// hear of that too.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn tell_callers(&self, sender: Sender) -> Result<(), StoreError> {
+        let push = Push::load(self.store.clone(), sender, self.clock.clone()).await?;
+        self.store.tell(&push);
+        let _ = self.push.set(push);
+        Ok(())
     }
 
     /// Takes up what the process before left open: what had not begun begins, what was in the middle has failed,
@@ -257,6 +275,10 @@ impl Tasks {
             return Err(away(Away::Stopping, "the agent drains"));
         }
         let message_id = request.message_id.clone();
+        let told = match (&request.push, self.push.get()) {
+            (Some(config), Some(push)) => Some((push.clone(), config.clone())),
+            (Some(_), None) | (None, _) => None,
+        };
         let task = Task {
             hops,
             ..submitted(
@@ -288,7 +310,10 @@ impl Tasks {
         // Whoever asks may be gone at any moment, a turn with its worker. What is being stored then is stored, and is to
         // be done.
         let stored = tokio::spawn(async move {
-            let written = tasks.store.write(vec![Write::Task(task), note]).await;
+            let written = match told {
+                Some((push, config)) => push.add_with(task, config, note).await,
+                None => tasks.store.write(vec![Write::Task(task), note]).await,
+            };
             lock(&tasks.lanes).redeem(&entry);
             if written.is_ok() {
                 origin.span(&entry.id).in_scope(|| {
@@ -329,6 +354,7 @@ impl Tasks {
             task_id: None,
             parts: vec![wire::Part::text(text)],
             return_immediately: true,
+            push: None,
             trace: Some(trace),
         };
         self.take_in(owner, request, hops).await

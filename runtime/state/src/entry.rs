@@ -21,17 +21,23 @@ pub enum EntryKind {
     Budget,
     /// What a turn asks a person, and the turn as it stood then.
     Gate,
+    /// Where a caller wants to be told of a task, with the secrets that its endpoint asks for.
+    Push,
+    /// That somebody is still to be told of a task.
+    Outbox,
 }
 
 impl EntryKind {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Memory,
         Self::Artifact,
         Self::Plan,
         Self::Subagent,
         Self::Budget,
         Self::Gate,
+        Self::Push,
+        Self::Outbox,
     ];
 
     /// Its name in keys and columns.
@@ -43,6 +49,8 @@ impl EntryKind {
             Self::Subagent => "subagent",
             Self::Budget => "budget",
             Self::Gate => "gate",
+            Self::Push => "push",
+            Self::Outbox => "outbox",
         }
     }
 

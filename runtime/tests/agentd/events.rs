@@ -75,8 +75,11 @@ pub fn fault(line: &Value) -> Option<String> {
 }
 
 /// Written where no more than the run's id is known: before its record was read, and where that could not be.
-const BY_ID: [&str; 5] = [
+const BY_ID: [&str; 8] = [
     "a2a.cancel",
+    "a2a.push.delivered",
+    "a2a.push.failed",
+    "a2a.push.registered",
     "restore.task.corrupt",
     "store.get.fail",
     "store.put.fail",

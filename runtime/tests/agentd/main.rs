@@ -55,6 +55,7 @@ mod pod;
 #[path = "../../../tests/src/probes.rs"]
 mod probes;
 mod process;
+mod push;
 mod rejected;
 mod reload;
 mod runner;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use agentd_a2a::push::{PushConfig, PushConfigs, Sender};
 use agentd_a2a::wire::{
     self, Artifact, Message, Part, Role, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState,
     TaskStatus, TaskStatusUpdateEvent,
@@ -11,6 +12,7 @@ use agentd_a2a::wire::{
 use agentd_a2a::{
     Caller, Command, GetTask, ListTasks, Listed, SendMessage, Sent, Service, ServiceError, Subscription,
 };
+use agentd_net::TlsMode;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -24,19 +26,38 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const BEHIND: usize = 64;
 const ARTIFACT: &str = "artifact";
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Executor {
     tasks: Arc<Mutex<BTreeMap<String, Kept>>>,
+    /// The TCK's webhook is on loopback.
+    sender: Sender,
     /// Something happened, or somebody follows.
     changed: Arc<watch::Sender<()>>,
 }
 
 struct Kept {
     task: Task,
+    configs: BTreeMap<String, PushConfig>,
     feed: broadcast::Sender<Arc<StreamResponse>>,
 }
 
 impl Executor {
+    pub(crate) fn new() -> Self {
+        Self {
+            tasks: Arc::default(),
+            sender: Sender::new(true, TlsMode::default()),
+            changed: Arc::default(),
+        }
+    }
+
+    /// Does this with what is kept of a task.
+    fn with<T>(&self, id: &str, act: impl FnOnce(&mut Kept) -> T) -> Result<T, ServiceError> {
+        let mut tasks = self.lock();
+        let kept = tasks.get_mut(id);
+        kept.map(act)
+            .ok_or_else(|| ServiceError::TaskNotFound(id.to_owned()))
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Kept>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -71,7 +92,8 @@ impl Executor {
                 metadata: None,
             };
             let feed = broadcast::Sender::new(BEHIND);
-            tasks.insert(id.clone(), Kept { task, feed });
+            let configs = BTreeMap::new();
+            tasks.insert(id.clone(), Kept { task, configs, feed });
             return Ok(id);
         };
         let kept = tasks
@@ -126,6 +148,12 @@ impl Executor {
             Step::Rest(part) => kept.gets(part, true),
             Step::Pause(_) => return true,
         };
+        if matches!(event, StreamResponse::StatusUpdate(_)) {
+            for config in kept.configs.values() {
+                let (sender, config, task) = (self.sender.clone(), config.clone(), kept.task.clone());
+                tokio::spawn(async move { sender.send(&config, task).await });
+            }
+        }
         // Nobody need follow it.
         let _ = kept.feed.send(Arc::new(event));
         drop(tasks);
@@ -198,6 +226,9 @@ impl Service for Executor {
             return Ok(Sent::Message(Box::new(message)));
         }
         let id = self.take(&request)?;
+        if let Some(config) = request.push {
+            self.add(&id, config)?;
+        }
         tokio::spawn(self.clone().run(id.clone(), request.message_id));
         Ok(Sent::Task(id))
     }
@@ -273,5 +304,39 @@ impl Service for Executor {
         drop(tasks);
         self.changed.send_replace(());
         Ok(subscription)
+    }
+
+    fn push(&self) -> Option<&dyn PushConfigs> {
+        Some(self)
+    }
+}
+
+impl Executor {
+    fn add(&self, task_id: &str, config: PushConfig) -> Result<(), ServiceError> {
+        let config = config.of(task_id);
+        self.with(task_id, |kept| {
+            kept.configs.insert(config.id.clone(), config);
+        })
+    }
+}
+
+#[async_trait]
+impl PushConfigs for Executor {
+    async fn create(&self, _: &Caller, task_id: &str, config: PushConfig) -> Result<(), ServiceError> {
+        self.sender.vet(&config.url, "url").await?;
+        self.add(task_id, config)
+    }
+
+    async fn get(&self, _: &Caller, task_id: &str, id: &str) -> Result<PushConfig, ServiceError> {
+        let found = self.with(task_id, |kept| kept.configs.get(id).cloned())?;
+        found.ok_or_else(|| ServiceError::NoPushConfig(id.to_owned()))
+    }
+
+    async fn list(&self, _: &Caller, task_id: &str) -> Result<Vec<PushConfig>, ServiceError> {
+        self.with(task_id, |kept| kept.configs.values().cloned().collect())
+    }
+
+    async fn delete(&self, _: &Caller, task_id: &str, id: &str) -> Result<(), ServiceError> {
+        self.with(task_id, |kept| drop(kept.configs.remove(id)))
     }
 }

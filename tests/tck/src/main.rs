@@ -25,15 +25,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         external: None,
         skills: Vec::new(),
         extensions: Vec::new(),
+        push_notifications: true,
         mutual_tls: false,
     })?;
     let drain = Drain::new();
     listener
-        .serve(
-            Arc::new(executor::Executor::default()),
-            Arc::new(card),
-            drain.watch(),
-        )
+        .serve(Arc::new(executor::Executor::new()), Arc::new(card), drain.watch())
         .await;
     Ok(())
 }

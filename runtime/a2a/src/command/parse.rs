@@ -229,6 +229,7 @@ mod tests {
             task_id: None,
             parts,
             return_immediately: false,
+            push: None,
             trace: None,
         }
     }

@@ -6,6 +6,7 @@ mod answer;
 pub(crate) mod card;
 #[cfg(test)]
 mod fuzz;
+mod push;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use crate::call::{EVENTS, version};
 use crate::version::Version;
 
 pub(crate) use answer::{end, event, task};
+pub(crate) use push::shown as push_config;
 pub(crate) use request::{operation, params};
 
 /// Whether this is a request of 0.3 whose caller reads nothing but events: it is told of a fault by an event too, since

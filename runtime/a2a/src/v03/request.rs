@@ -5,6 +5,7 @@ use a2a::FieldViolation;
 use serde_json::{Map, Value};
 
 use super::answer::WRAPPED;
+use super::push;
 use crate::fault::{Fault, violation};
 use crate::limit;
 use crate::message::{check_history, check_id, is_base64};
@@ -18,10 +19,10 @@ pub(crate) fn operation(method: &str) -> Result<Operation, Fault> {
         "tasks/get" => Ok(Operation::GetTask),
         "tasks/cancel" => Ok(Operation::CancelTask),
         "tasks/resubscribe" => Ok(Operation::SubscribeToTask),
-        "tasks/pushNotificationConfig/set"
-        | "tasks/pushNotificationConfig/get"
-        | "tasks/pushNotificationConfig/list"
-        | "tasks/pushNotificationConfig/delete" => Err(Fault::push_not_supported()),
+        "tasks/pushNotificationConfig/set" => Ok(Operation::CreatePushConfig),
+        "tasks/pushNotificationConfig/get" => Ok(Operation::GetPushConfig),
+        "tasks/pushNotificationConfig/list" => Ok(Operation::ListPushConfigs),
+        "tasks/pushNotificationConfig/delete" => Ok(Operation::DeletePushConfig),
         "agent/getAuthenticatedExtendedCard" => Ok(Operation::GetExtendedAgentCard),
         _ if Method::of(method) == Method::Unknown => Err(Fault::method(method)),
         _ => Err(Fault::method_of_one(method)),
@@ -38,6 +39,10 @@ pub(crate) fn params(operation: Operation, params: Map<String, Value>) -> Result
             named(params, &["id", "historyLength"], &mut found)
         }
         Operation::CancelTask | Operation::SubscribeToTask => named(params, &["id"], &mut found),
+        Operation::CreatePushConfig => push::create(params, &mut found),
+        Operation::GetPushConfig | Operation::DeletePushConfig | Operation::ListPushConfigs => {
+            push::named(params, operation, &mut found)
+        }
         // No method of 0.3 leads to the first, and the second has none.
         Operation::ListTasks | Operation::GetExtendedAgentCard => Map::new(),
     };
@@ -225,24 +230,19 @@ fn configured(mut configuration: Map<String, Value>, found: &mut Vec<FieldViolat
         }
         Some(_) => found.push(violation("configuration.blocking", "must be true or false")),
     }
-    let push = "pushNotificationConfig";
-    check_object(
-        &configuration,
-        push,
-        "configuration.pushNotificationConfig",
-        found,
-    );
+    if let Some(config) = push::config(&mut configuration, "configuration.", found) {
+        out.insert("taskPushNotificationConfig".to_owned(), Value::Object(config));
+    }
     let same = [
         ("historyLength", "historyLength"),
         ("acceptedOutputModes", "acceptedOutputModes"),
-        (push, "taskPushNotificationConfig"),
     ];
     carry(&mut configuration, &mut out, &same);
     out
 }
 
 /// Moves members that are there, under the names that 1.0 has for them.
-fn carry(from: &mut Map<String, Value>, to: &mut Map<String, Value>, members: &[(&str, &str)]) {
+pub(super) fn carry(from: &mut Map<String, Value>, to: &mut Map<String, Value>, members: &[(&str, &str)]) {
     for (old, new) in members {
         if let Some(value) = from.remove(*old).filter(|value| !value.is_null()) {
             to.insert((*new).to_owned(), value);
@@ -250,13 +250,23 @@ fn carry(from: &mut Map<String, Value>, to: &mut Map<String, Value>, members: &[
     }
 }
 
-fn check_object(fields: &Map<String, Value>, name: &str, path: &str, found: &mut Vec<FieldViolation>) {
+pub(super) fn check_object(
+    fields: &Map<String, Value>,
+    name: &str,
+    path: &str,
+    found: &mut Vec<FieldViolation>,
+) {
     if !matches!(fields.get(name), None | Some(Value::Null | Value::Object(_))) {
         found.push(violation(path, "must be an object"));
     }
 }
 
-fn check_texts(fields: &Map<String, Value>, name: &str, path: &str, found: &mut Vec<FieldViolation>) {
+pub(super) fn check_texts(
+    fields: &Map<String, Value>,
+    name: &str,
+    path: &str,
+    found: &mut Vec<FieldViolation>,
+) {
     let right = match fields.get(name) {
         None | Some(Value::Null) => true,
         Some(Value::Array(all)) => all.iter().all(Value::is_string),

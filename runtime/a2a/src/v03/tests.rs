@@ -46,10 +46,19 @@ fn methods() {
         ("tasks/get", Ok(Operation::GetTask)),
         ("tasks/cancel", Ok(Operation::CancelTask)),
         ("tasks/resubscribe", Ok(Operation::SubscribeToTask)),
-        ("tasks/pushNotificationConfig/set", Err(-32003)),
-        ("tasks/pushNotificationConfig/get", Err(-32003)),
-        ("tasks/pushNotificationConfig/list", Err(-32003)),
-        ("tasks/pushNotificationConfig/delete", Err(-32003)),
+        (
+            "tasks/pushNotificationConfig/set",
+            Ok(Operation::CreatePushConfig),
+        ),
+        ("tasks/pushNotificationConfig/get", Ok(Operation::GetPushConfig)),
+        (
+            "tasks/pushNotificationConfig/list",
+            Ok(Operation::ListPushConfigs),
+        ),
+        (
+            "tasks/pushNotificationConfig/delete",
+            Ok(Operation::DeletePushConfig),
+        ),
         (
             "agent/getAuthenticatedExtendedCard",
             Ok(Operation::GetExtendedAgentCard),
@@ -104,7 +113,7 @@ fn who_does_not_say_whether_to_wait_is_answered_at_the_end() {
         let mut sent = with_parts(json!([{ "kind": "text", "text": "hi" }]));
         sent["configuration"] = json!({ "blocking": blocking });
         let params = read(Operation::SendMessage, sent).unwrap();
-        let parsed = message::send(params).unwrap();
+        let parsed = message::send(params, Version::ZeroThree).unwrap();
         assert_eq!(parsed.request.return_immediately, immediately, "{blocking}");
     }
 }
@@ -274,11 +283,19 @@ fn what_names_a_task() {
 fn a_message_that_1_0_refuses_is_refused() {
     let file = with_parts(json!([{ "kind": "file", "file": { "uri": "https://x" } }]));
     let params = read(Operation::SendMessage, file).unwrap();
-    assert_eq!(message::send(params).unwrap_err().code(), -32005);
+    assert_eq!(
+        message::send(params, Version::ZeroThree).unwrap_err().code(),
+        -32005
+    );
     let mut push = with_parts(json!([{ "kind": "text", "text": "hi" }]));
     push["configuration"] = json!({ "pushNotificationConfig": { "url": "https://x" } });
     let params = read(Operation::SendMessage, push).unwrap();
-    assert_eq!(message::send(params).unwrap_err().code(), -32003);
+    let taken = message::send(params, Version::ZeroThree)
+        .unwrap()
+        .request
+        .push
+        .unwrap();
+    assert_eq!(taken.version, Version::ZeroThree);
 }
 
 fn status(state: TaskState) -> TaskStatus {

@@ -1,6 +1,7 @@
 //! Who gets in, and what they may see.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use agentd_a2a::operation::{Operation, Touches};
@@ -16,6 +17,7 @@ use crate::support::*;
 
 /// An operation about this task, in every way that it can be asked for.
 fn ways(operation: Operation, id: &str) -> Vec<Request<Full<Bytes>>> {
+    let configs = format!("/tasks/{id}/pushNotificationConfigs");
     let (verb, path, before) = match operation {
         Operation::SendMessage => ("POST", "/message:send".to_owned(), Some("message/send")),
         Operation::SendStreamingMessage => ("POST", "/message:stream".to_owned(), Some("message/stream")),
@@ -32,14 +34,38 @@ fn ways(operation: Operation, id: &str) -> Vec<Request<Full<Bytes>>> {
             format!("/tasks/{id}:subscribe"),
             Some("tasks/resubscribe"),
         ),
+        Operation::CreatePushConfig => ("POST", configs, Some("tasks/pushNotificationConfig/set")),
+        Operation::GetPushConfig => (
+            "GET",
+            format!("{configs}/a"),
+            Some("tasks/pushNotificationConfig/get"),
+        ),
+        Operation::ListPushConfigs => ("GET", configs, Some("tasks/pushNotificationConfig/list")),
+        Operation::DeletePushConfig => (
+            "DELETE",
+            format!("{configs}/a"),
+            Some("tasks/pushNotificationConfig/delete"),
+        ),
     };
-    let params = json!({ "id": id });
-    let mut ways = vec![
-        rpc("/", operation.name(), params.clone()),
-        rest(verb, &path, json!(null)),
-    ];
+    let (params, old, body) = match operation {
+        Operation::CreatePushConfig => {
+            let config = json!({ "id": "a", "url": "https://x" });
+            (
+                json!({ "taskId": id, "id": "a", "url": "https://x" }),
+                json!({ "taskId": id, "pushNotificationConfig": config }),
+                config,
+            )
+        }
+        Operation::GetPushConfig | Operation::ListPushConfigs | Operation::DeletePushConfig => (
+            json!({ "taskId": id, "id": "a" }),
+            json!({ "id": id, "pushNotificationConfigId": "a" }),
+            json!(null),
+        ),
+        _ => (json!({ "id": id }), json!({ "id": id }), json!(null)),
+    };
+    let mut ways = vec![rpc("/", operation.name(), params), rest(verb, &path, body)];
     ways.extend(before.map(|method| {
-        let mut request = rpc("/", method, params);
+        let mut request = rpc("/", method, old);
         request.headers_mut().remove("a2a-version");
         request
     }));
@@ -175,6 +201,7 @@ async fn s10_the_task_of_another_principal_is_as_unknown_as_one_that_never_was()
                  "reason": "TASK_NOT_FOUND", "domain": "a2a-protocol.org" }])
     );
     // By each operation that names a task, in each binding and version: the same bytes.
+    world.agent.pushes.store(true, Ordering::SeqCst);
     for operation in Operation::ALL {
         if operation.rule().touches != Touches::Named {
             continue;

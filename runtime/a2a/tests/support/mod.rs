@@ -9,11 +9,13 @@
     clippy::disallowed_methods
 )]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use agentd_a2a::push::{PushConfig, PushConfigs};
 use agentd_a2a::wire::{
     Artifact, Message, Part, Role as Speaker, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState,
     TaskStatus, TaskStatusUpdateEvent,
@@ -67,6 +69,9 @@ pub struct Agent {
     feeds: Arc<Mutex<HashMap<String, broadcast::Sender<Arc<StreamResponse>>>>>,
     /// Counts those who follow.
     pub followers: watch::Sender<usize>,
+    /// Whether it sends push notifications; it keeps the configurations of its tasks and sends none.
+    pub pushes: Arc<AtomicBool>,
+    configs: Arc<Mutex<BTreeMap<(String, String), PushConfig>>>,
 }
 
 impl Agent {
@@ -273,6 +278,48 @@ impl Service for Agent {
         self.followers.send_modify(|count| *count += 1);
         Ok(Subscription { task, events })
     }
+
+    fn push(&self) -> Option<&dyn PushConfigs> {
+        let on = self.pushes.load(Ordering::SeqCst);
+        on.then_some(self as &dyn PushConfigs)
+    }
+}
+
+impl Agent {
+    async fn has(&self, caller: &Caller, id: &str) -> Result<(), ServiceError> {
+        self.get_task(caller, GetTask { id: id.into() }).await.map(drop)
+    }
+}
+
+#[async_trait]
+impl PushConfigs for Agent {
+    async fn create(&self, caller: &Caller, task_id: &str, config: PushConfig) -> Result<(), ServiceError> {
+        self.has(caller, task_id).await?;
+        let name = (task_id.to_owned(), config.id.clone());
+        self.configs.lock().unwrap().insert(name, config);
+        Ok(())
+    }
+
+    async fn get(&self, caller: &Caller, task_id: &str, id: &str) -> Result<PushConfig, ServiceError> {
+        self.has(caller, task_id).await?;
+        let configs = self.configs.lock().unwrap();
+        let found = configs.get(&(task_id.to_owned(), id.to_owned()));
+        found.cloned().ok_or(ServiceError::NoPushConfig(id.to_owned()))
+    }
+
+    async fn list(&self, caller: &Caller, task_id: &str) -> Result<Vec<PushConfig>, ServiceError> {
+        self.has(caller, task_id).await?;
+        let configs = self.configs.lock().unwrap();
+        let of_task = configs.iter().filter(|((of, _), _)| of == task_id);
+        Ok(of_task.map(|(_, config)| config.clone()).collect())
+    }
+
+    async fn delete(&self, caller: &Caller, task_id: &str, id: &str) -> Result<(), ServiceError> {
+        self.has(caller, task_id).await?;
+        let name = (task_id.to_owned(), id.to_owned());
+        self.configs.lock().unwrap().remove(&name);
+        Ok(())
+    }
 }
 
 pub fn principal(name: &str, spiffe_id: &str, role: Role) -> Principal {
@@ -305,6 +352,8 @@ pub fn agent() -> Arc<Agent> {
         written: watch::Sender::new(0),
         feeds: Arc::default(),
         followers: watch::Sender::new(0),
+        pushes: Arc::default(),
+        configs: Arc::default(),
     })
 }
 
@@ -322,6 +371,7 @@ pub fn card_config(address: SocketAddr, scheme: &str) -> CardConfig {
         external: None,
         skills: Vec::new(),
         extensions: Vec::new(),
+        push_notifications: false,
         mutual_tls: scheme == "https",
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::connection::referenced;
 use super::{entry, named, spiffe_id};
-use crate::document::{A2a, Document, Principal};
+use crate::document::{A2a, Document, Principal, Push};
 use crate::endpoint::{self, Listen};
 use crate::fault::Fault;
 
@@ -12,6 +12,7 @@ pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
     let a2a = &document.a2a;
     principals(document, &a2a.principals, faults);
     super::card::check(a2a, faults);
+    push(&a2a.push, faults);
     let Some(text) = &a2a.listen else {
         without_listener(a2a, faults);
         return;
@@ -19,6 +20,16 @@ pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
     match endpoint::listen(text) {
         Ok(listen) => with_listener(document, listen, faults),
         Err(refused) => faults.push(Fault::new("a2a.listen", refused.problem, refused.remedy)),
+    }
+}
+
+fn push(push: &Push, faults: &mut Vec<Fault>) {
+    if push.allow_private && !push.enabled {
+        faults.push(Fault::new(
+            "a2a.push.allow_private",
+            "has no effect without a2a.push.enabled",
+            "set a2a.push.enabled, or take it out",
+        ));
     }
 }
 
@@ -30,6 +41,7 @@ fn without_listener(a2a: &A2a, faults: &mut Vec<Fault>) {
         skills,
         extensions,
         sign_card,
+        push,
         tls,
         principals,
         dev,
@@ -40,6 +52,7 @@ fn without_listener(a2a: &A2a, faults: &mut Vec<Fault>) {
         ("a2a.skills", !skills.is_empty()),
         ("a2a.extensions", !extensions.is_empty()),
         ("a2a.sign_card", *sign_card),
+        ("a2a.push", push.enabled),
         ("a2a.tls", tls.is_some()),
         ("a2a.principals", !principals.is_empty()),
         ("a2a.dev", *dev),
@@ -62,6 +75,7 @@ fn with_listener(document: &Document, listen: Listen, faults: &mut Vec<Fault>) {
         skills: _,
         extensions: _,
         sign_card: _,
+        push: _,
         tls,
         principals,
         dev,

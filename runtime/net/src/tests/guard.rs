@@ -91,3 +91,34 @@ async fn a_name_whose_answers_change_between_tries_is_vetted_each_time() {
         "{error:?}"
     );
 }
+
+/// What a caller gave to be told of its task: where it leads is judged when it is given and at each request.
+#[tokio::test]
+async fn a_push_target_is_public_each_time() {
+    let peer = Peer::start(Router::new().fallback(any(|| async { "" })), None).await;
+    let script = Arc::new(Script::new(&[
+        ("moves.example", &[&["1.1.1.1"], &["127.0.0.1"]]),
+        ("inside.example", &[&["10.0.0.1"]]),
+        ("half.example", &[&["1.1.1.1", "10.0.0.1"]]),
+        ("metadata.example", &[&["169.254.169.254"]]),
+    ]));
+    let client = |url: &str, allow_private| {
+        let target = Destination::declared(url, Declared::Push { allow_private }).unwrap();
+        HttpClient::with_lookup(target, Options::default(), script.clone()).unwrap()
+    };
+    for host in ["inside.example", "half.example", "metadata.example"] {
+        let vetted = client(&peer.named(host, "/"), false).vet().await;
+        assert!(matches!(vetted, Err(NetError::Refused(_))), "{host}: {vetted:?}");
+    }
+    let metadata = client("https://metadata.example/", true).vet().await;
+    assert!(matches!(metadata, Err(NetError::Refused(_))), "{metadata:?}");
+    client("https://inside.example/", true).vet().await.unwrap();
+    let nowhere = client("https://nowhere.example/", false).vet().await;
+    assert!(matches!(nowhere, Err(NetError::Resolve { .. })), "{nowhere:?}");
+    // It was public when it was given.
+    let moves = client(&peer.named("moves.example", "/"), false);
+    moves.vet().await.unwrap();
+    let error = moves.send(post("/", "secret")).await.err().unwrap();
+    assert!(matches!(error, NetError::Refused(_)), "{error:?}");
+    assert_eq!(peer.connections(), 0);
+}

@@ -3,16 +3,18 @@
 //! takes too long counts as failing until it has ended; it is never given up, since it may still be carried out.
 //! A record that a store refuses says nothing of the store if it takes something else at once.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use agentd_base::readiness::Readiness;
 use agentd_state::{
-    Conversation, Entry, EntryKind, Noted, OpenTask, Store, StoreError, Task, TaskPage, TaskQuery, Write,
+    Conversation, Entry, EntryKind, EntryPage, EntryQuery, Noted, OpenTask, Store, StoreError, Task,
+    TaskPage, TaskQuery, Write,
 };
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use super::push::Push;
 use crate::supervisor::refusals::{FIRST_PAUSE, PROBE_BYTES, of_record};
 
 /// The name under which it blocks readiness.
@@ -24,13 +26,16 @@ const SLOW: Duration = Duration::from_secs(10);
 /// The longest: a disk that was full is noticed soon after it is not.
 const LAST_PAUSE: Duration = Duration::from_secs(30);
 
-/// A store that knows how it is.
+/// A store that knows how it is. Cheap to clone.
+#[derive(Clone)]
 pub(super) struct Watched(Arc<Inner>);
 
 struct Inner {
     store: Arc<dyn Store>,
     readiness: Readiness,
     failing: watch::Sender<bool>,
+    /// Who is to hear of tasks; absent: nobody asked for it.
+    push: OnceLock<Weak<Push>>,
 }
 
 impl Watched {
@@ -40,11 +45,31 @@ impl Watched {
             store,
             readiness,
             failing: watch::Sender::new(false),
+            push: OnceLock::new(),
         }))
     }
 
-    /// Applies all or none. A failure to write, be it a full disk, blocks readiness.
-    pub(super) async fn write(&self, batch: Vec<Write>) -> Result<(), StoreError> {
+    /// From now on what is written of tasks is told to those who asked for it.
+    pub(super) fn tell(&self, push: &Arc<Push>) {
+        let _ = self.0.push.set(Arc::downgrade(push));
+    }
+
+    /// Applies all or none, and with it what is owed to those who are to hear of it. A failure to write, be it a full
+    /// disk, blocks readiness.
+    pub(super) async fn write(&self, mut batch: Vec<Write>) -> Result<(), StoreError> {
+        let Some(push) = self.0.push.get().and_then(Weak::upgrade) else {
+            return self.put(batch).await;
+        };
+        let owing = push.owing(&mut batch).await;
+        let written = self.put(batch).await;
+        if written.is_ok() {
+            push.owe(owing);
+        }
+        written
+    }
+
+    /// The same for what is told to nobody.
+    pub(super) async fn put(&self, batch: Vec<Write>) -> Result<(), StoreError> {
         let mut writing = self.0.store.write(batch);
         let written = match tokio::time::timeout(SLOW, &mut writing).await {
             Ok(written) => written,
@@ -96,6 +121,10 @@ impl Watched {
         now: Timestamp,
     ) -> Result<Option<Entry>, StoreError> {
         self.0.store.entry(kind, scope, key, now).await
+    }
+
+    pub(super) async fn entries(&self, query: EntryQuery, now: Timestamp) -> Result<EntryPage, StoreError> {
+        self.0.store.entries(query, now).await
     }
 
     pub(super) async fn open_tasks(&self) -> Result<Vec<OpenTask>, StoreError> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agentd_a2a::push::{PushConfig, PushConfigs};
 use agentd_a2a::{
     Caller, Command, GetTask, ListTasks, Listed, SendMessage, Sent, Service, ServiceError, Subscription, wire,
 };
@@ -10,6 +11,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::push::Push;
 use super::{Tasks, unavailable};
 use crate::supervisor::record::wire_task;
 
@@ -19,6 +21,14 @@ pub struct A2aService(pub Arc<Tasks>);
 #[async_trait]
 impl Service for A2aService {
     async fn send_message(&self, caller: &Caller, request: SendMessage) -> Result<Sent, ServiceError> {
+        if let (Some(config), Some(push)) = (&request.push, self.0.push.get()) {
+            push.vet(&config.url, "configuration.taskPushNotificationConfig.url")
+                .await?;
+            if let Some(id) = &request.task_id {
+                self.0.visible(caller, id).await?;
+                push.add(id, config.clone()).await?;
+            }
+        }
         let task = match request.task_id.clone() {
             Some(id) => self.0.answer(caller, &id, request).await,
             None => self.0.accept(caller.key(), request).await,
@@ -73,6 +83,41 @@ impl Service for A2aService {
             task.artifacts = Some(vec![said]);
         }
         Ok(Subscription { task, events })
+    }
+
+    fn push(&self) -> Option<&dyn PushConfigs> {
+        self.0.push.get().map(|_| self as &dyn PushConfigs)
+    }
+}
+
+#[async_trait]
+impl PushConfigs for A2aService {
+    async fn create(&self, caller: &Caller, task_id: &str, config: PushConfig) -> Result<(), ServiceError> {
+        let push = self.kept(caller, task_id).await?;
+        push.vet(&config.url, "url").await?;
+        push.add(task_id, config).await
+    }
+
+    async fn get(&self, caller: &Caller, task_id: &str, id: &str) -> Result<PushConfig, ServiceError> {
+        self.kept(caller, task_id).await?.get(task_id, id).await
+    }
+
+    async fn list(&self, caller: &Caller, task_id: &str) -> Result<Vec<PushConfig>, ServiceError> {
+        Ok(self.kept(caller, task_id).await?.list(task_id).await)
+    }
+
+    async fn delete(&self, caller: &Caller, task_id: &str, id: &str) -> Result<(), ServiceError> {
+        self.kept(caller, task_id).await?.delete(task_id, id).await
+    }
+}
+
+impl A2aService {
+    /// What is kept for a task of the caller.
+    async fn kept(&self, caller: &Caller, task_id: &str) -> Result<&Push, ServiceError> {
+        self.0.visible(caller, task_id).await?;
+        let push = self.0.push.get();
+        push.map(Arc::as_ref)
+            .ok_or_else(|| ServiceError::Internal("no push notifications are sent".to_owned()))
     }
 }
 

@@ -223,6 +223,7 @@ fn message(id: &str, context: &str, text: &str) -> SendMessage {
         task_id: None,
         parts: vec![wire::Part::text(text)],
         return_immediately: true,
+        push: None,
         trace: None,
     }
 }
