@@ -260,7 +260,7 @@ async fn s8_an_answer_is_streamed_while_the_model_writes_it_and_who_comes_late_m
 const ASK: &str = r#"calls [["ask_human", {"question": "Which colour?"}]]"#;
 
 /// Runs a probe; every check must pass, and all must have been made.
-async fn judged(mut probe: Command, checks: &[&str]) {
+pub async fn judged(mut probe: Command, checks: &[&str]) {
     let run = probe.kill_on_drop(true).output().await.unwrap();
     let said = String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned();
     assert!(run.status.success(), "{said}");

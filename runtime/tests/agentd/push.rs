@@ -1,5 +1,6 @@
 //! Push notifications against the process: who may ask for them, where they go, and that they arrive.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use agentd_net::tls::WebRoots;
@@ -11,12 +12,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use tokio::process::Command;
 use tokio::sync::mpsc;
 
 use crate::a2a::Caller;
-use crate::a2a_tasks::{agent, agent_in, state};
+use crate::a2a_tasks::{agent, agent_in, judged, state};
 use crate::loopback::serve;
 use crate::model::Model;
+use crate::peers::{TESTS, installed, node};
 use crate::process::{Agentd, PATIENCE};
 use crate::world::World;
 
@@ -384,4 +387,49 @@ async fn s9_the_configuration_of_another_principals_task_does_not_exist() {
         call("one", "GetTaskPushNotificationConfig", named).await["result"]["id"],
         "a"
     );
+}
+
+/// Each gives a configuration, reads it back, takes it off, and has the hook told of a task.
+#[tokio::test(flavor = "multi_thread")]
+async fn s9_the_official_clients_of_both_versions_ask_to_be_told_and_are() {
+    let model = Model::start().await;
+    let (_agentd, address, _folder) = agent(&model.url(), &ON).await;
+    let url = format!("http://{address}/");
+    let mut hook = Hook::answering(&[StatusCode::OK]).await;
+    let (python, npm) = (installed("python").await, installed("a2a-npm").await);
+    let told = async |hook: &mut Hook, state: &str| {
+        let (headers, _) = hook.hears(state).await;
+        assert_eq!(headers["authorization"], "Bearer c");
+        assert_eq!(headers["x-a2a-notification-token"], "t");
+    };
+    for binding in ["JSONRPC", "HTTP+JSON"] {
+        let mut probe = Command::new(python.join("bin/python"));
+        probe.arg(Path::new(TESTS).join("peers/python/a2a_sdk_probe.py"));
+        probe.args([
+            &url,
+            "--transport",
+            binding,
+            "--text",
+            "hi",
+            "--checks",
+            "send,get",
+            "--hook",
+            &hook.url,
+        ]);
+        judged(probe, &["push"]).await;
+        told(&mut hook, "TASK_STATE_COMPLETED").await;
+        let mut probe = node().await;
+        probe
+            .arg(Path::new(TESTS).join("peers/a2a-npm/probe.mjs"))
+            .arg(&npm);
+        probe.args([&url, binding]).env("A2A_HOOK", &hook.url);
+        judged(probe, &["push"]).await;
+        told(&mut hook, "TASK_STATE_COMPLETED").await;
+    }
+    let mut probe = Command::new(installed("a2a-old").await.join("bin/python"));
+    probe
+        .arg(Path::new(TESTS).join("peers/a2a-old/probe.py"))
+        .args([&url, "--hook", &hook.url]);
+    judged(probe, &["push"]).await;
+    told(&mut hook, "completed").await;
 }

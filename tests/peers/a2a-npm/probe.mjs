@@ -2,7 +2,7 @@
 //
 //   node probe.mjs FOLDER URL JSONRPC|HTTP+JSON [CA CERT KEY]   FOLDER is what peers.sh a2a-npm prints
 //
-// Says `hi` and, to cancel it, `hold`; with A2A_ASK also that, at which the agent asks back, and answers `red`. Prints a line `ok NAME` or `FAIL NAME` for each check; exit 1 on any FAIL.
+// Says `hi` and, to cancel it, `hold`; with A2A_ASK also that, at which the agent asks back, and answers `red`; with A2A_HOOK also `hi`, of which that URL is to be told. Prints a line `ok NAME` or `FAIL NAME` for each check; exit 1 on any FAIL.
 import { createRequire } from 'node:module';
 import { randomUUID } from 'node:crypto';
 import { pathToFileURL } from 'node:url';
@@ -108,6 +108,22 @@ if (process.env.A2A_ASK) {
     for await (const event of client.sendMessageStream(red)) last = event.payload;
     const asked = waits.status.state === INPUT_REQUIRED && waits.status.message.parts.length > 0;
     return [asked && last.value.taskId === waits.id && last.value.status.state === COMPLETED, waits.status.state];
+  });
+}
+if (process.env.A2A_HOOK) {
+  await check('push', async () => {
+    const of = { tenant: '', taskId: task.id };
+    const url = process.env.A2A_HOOK;
+    const authentication = { scheme: 'Bearer', credentials: 'c' };
+    const made = await client.createTaskPushNotificationConfig({ ...of, id: 'p', url, token: 't', authentication });
+    const got = await client.getTaskPushNotificationConfig({ ...of, id: 'p' });
+    const listed = await client.listTaskPushNotificationConfig({ ...of, pageSize: 0, pageToken: '' });
+    await client.deleteTaskPushNotificationConfig({ ...of, id: 'p' });
+    const gone = await client.listTaskPushNotificationConfig({ ...of, pageSize: 0, pageToken: '' });
+    const same = made.url === url && got.id === 'p' && listed.configs.length === 1 && gone.configs.length === 0;
+    const taskPushNotificationConfig = { tenant: '', taskId: '', id: '', url, token: 't', authentication };
+    await client.sendMessage(message('hi', { acceptedOutputModes: [], returnImmediately: false, taskPushNotificationConfig }));
+    return [same, got.url];
   });
 }
 process.exit(failed ? 1 : 0);

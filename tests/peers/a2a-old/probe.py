@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The official A2A client of 0.3 in Python (PyPI a2a-sdk 0.3) against any agent.
 
-Use: python probe.py URL [--streamed TEXT] [--ask TEXT] [--ca CA --cert CERT --key KEY]
+Use: python probe.py URL [--streamed TEXT] [--ask TEXT] [--hook URL] [--ca CA --cert CERT --key KEY]
 Says `hi`, TEXT to have it streamed (else `hi` too) and, to follow and to cancel it, `hold`. At the TEXT of --ask the agent
-must ask back; it is told `red`. Prints a line `ok NAME` or `FAIL NAME` for each check; exit 1 on any FAIL.
+must ask back; it is told `red`. The URL of --hook is to be told of a task; without it no push must be there. Prints a line `ok NAME` or `FAIL NAME` for each check; exit 1 on any FAIL.
 """
 import argparse
 import asyncio
@@ -15,7 +15,8 @@ import httpx
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientJSONRPCError
 from a2a.types import (DataPart, FilePart, FileWithUri, GetTaskPushNotificationConfigParams, Message, MessageSendConfiguration,
-                       Part, Role, Task, TaskIdParams, TaskQueryParams, TaskState,
+                       Part, PushNotificationAuthenticationInfo, PushNotificationConfig, Role, Task, TaskIdParams,
+                       TaskPushNotificationConfig, TaskQueryParams, TaskState,
                        TaskStatusUpdateEvent, TextPart)
 
 failed = 0
@@ -57,6 +58,7 @@ async def main():
     options.add_argument('url')
     options.add_argument('--streamed', default='hi')
     options.add_argument('--ask')
+    options.add_argument('--hook')
     options.add_argument('--ca'), options.add_argument('--cert'), options.add_argument('--key')
     asked = options.parse_args()
     tls = True
@@ -141,8 +143,14 @@ async def main():
         return asks and done.id == task.id and done.status.state == TaskState.completed, done.status.state
 
     async def push():
-        of = GetTaskPushNotificationConfigParams(id=seen['done'])
-        return await refused(-32003, whole.get_task_callback(of))
+        of = GetTaskPushNotificationConfigParams(id=seen['done'], push_notification_config_id='p')
+        if not asked.hook:
+            return await refused(-32003, whole.get_task_callback(of))
+        config = PushNotificationConfig(id='p', url=asked.hook, token='t', authentication=PushNotificationAuthenticationInfo(schemes=['Bearer'], credentials='c'))
+        made = await whole.set_task_callback(TaskPushNotificationConfig(task_id=seen['done'], push_notification_config=config))
+        got = await whole.get_task_callback(of)
+        await last(whole, TextPart(text='hi'), push_notification_config=config)
+        return made == got and got.push_notification_config.url == asked.hook, got.push_notification_config.url
 
     file = FilePart(file=FileWithUri(uri='https://files.example/a'))
     await check('card', of_card())
