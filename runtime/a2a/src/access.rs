@@ -8,6 +8,7 @@ use crate::audience::reached_by;
 use crate::bearer::Shown;
 use crate::caller::{Caller, Principals};
 use crate::listener::Authentication;
+use crate::oidc::{Issuers, Unproven};
 use crate::throttle::Throttle;
 
 /// The challenge of a 401: no registered scheme stands for a client certificate; the name is that of OpenAPI.
@@ -16,6 +17,9 @@ const CHALLENGE: &str = "mutualTLS";
 const CHALLENGE_OF_BOTH: &str = "mutualTLS, Bearer realm=\"agentd\"";
 /// The same after one that is nobody's (RFC 6750, 3.1).
 const CHALLENGE_AGAIN: &str = "mutualTLS, Bearer realm=\"agentd\", error=\"invalid_token\"";
+
+/// When an issuer may be asked again, in seconds.
+const ISSUER_AGAIN: &str = "10";
 
 /// A refusal below JSON-RPC.
 pub(crate) struct Refusal {
@@ -37,12 +41,13 @@ impl Refusal {
 }
 
 /// Who the caller is, by the principals of this moment.
-pub(crate) fn authorise(
+pub(crate) async fn authorise(
     authentication: &Authentication,
     peer: Option<&SpiffeId>,
     headers: &HeaderMap,
     uri: &Uri,
     unreadable: &Throttle,
+    issuers: &Issuers,
 ) -> Result<Caller, Refusal> {
     match authentication {
         Authentication::Dev if is_for_loopback(headers, uri) => Ok(Caller::dev()),
@@ -53,19 +58,48 @@ pub(crate) fn authorise(
         )),
         Authentication::Principals(current) => {
             let principals = current.borrow().clone();
-            match_principal(&principals, peer, Shown::of(headers), unreadable)
+            match_principal(&principals, peer, Shown::of(headers), unreadable, issuers).await
         }
     }
 }
 
-fn match_principal(
+async fn match_principal(
     principals: &Principals,
     peer: Option<&SpiffeId>,
     shown: Shown<'_>,
     unreadable: &Throttle,
+    issuers: &Issuers,
 ) -> Result<Caller, Refusal> {
-    if let Some(caller) = principals.matching(peer, shown.token(), &SystemSecrets, unreadable) {
+    let mut caller = principals.matching(peer, shown.token(), &SystemSecrets, unreadable);
+    let mut unproven_token = None;
+    let people = principals.people();
+    if let Some(token) = shown.token().filter(|_| !people.is_empty()) {
+        match issuers.proven(token, people).await {
+            Ok(claims) => caller = principals.vouched_for(caller, &claims),
+            Err(unproven) => unproven_token = Some(unproven),
+        }
+    }
+    if let Some(caller) = caller {
         return Ok(caller);
+    }
+    match unproven_token {
+        Some(Unproven::Unknown) => {
+            return Err(Refusal {
+                header: Some((header::RETRY_AFTER, ISSUER_AGAIN)),
+                ..Refusal::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "ISSUER_UNREACHABLE",
+                    "the issuer of the token cannot be asked for its keys now, so nobody can say whose the token is",
+                )
+            });
+        }
+        Some(Unproven::Wrong(why)) if peer.is_none() => {
+            return Err(Refusal {
+                header: Some((header::WWW_AUTHENTICATE, CHALLENGE_AGAIN)),
+                ..Refusal::new(StatusCode::UNAUTHORIZED, "TOKEN_NOT_VALID", why)
+            });
+        }
+        Some(Unproven::Wrong(_)) | None => {}
     }
     let unproven = |challenge, reason, message| Refusal {
         header: Some((header::WWW_AUTHENTICATE, challenge)),

@@ -1,5 +1,5 @@
-//! Who calls: principals as an immutable snapshot, matched at each request. Deny by default; exact SPIFFE IDs and exact
-//! tokens, no patterns; a caller gets the union of the entries that match.
+//! Who calls: principals as an immutable snapshot, matched at each request. Deny by default; exact SPIFFE IDs, exact
+//! tokens and exact claims, no patterns; a caller gets the union of the entries that match.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,6 +10,7 @@ use agentd_config::secret::SecretSource;
 use agentd_identity::SpiffeId;
 
 use crate::bearer::Bearer;
+use crate::oidc::{Claims, Person};
 use crate::service::ServiceError;
 use crate::throttle::Throttle;
 
@@ -28,7 +29,8 @@ pub struct Caller {
 
 impl Caller {
     /// The stable key of the principal: the owner of what it makes. Its SPIFFE ID; without one that matches,
-    /// `bearer:` and the name of the entry whose token it shows, the first one by name where there are several.
+    /// `bearer:` and the name of the entry whose token it shows, the first one by name where there are several; without
+    /// that, `oidc:`, a digest of its issuer, and its subject there.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -113,6 +115,7 @@ pub struct Principals {
     by_id: HashMap<String, Caller>,
     /// By name.
     bearers: Vec<Bearer>,
+    people: Vec<Person>,
 }
 
 impl Principals {
@@ -128,12 +131,34 @@ impl Principals {
         }
         let mut bearers: Vec<Bearer> = entries.iter().filter_map(Bearer::of).collect();
         bearers.sort_by(|one, other| one.name.cmp(&other.name));
-        Self { by_id, bearers }
+        let people = entries.iter().filter_map(Person::of).collect();
+        Self {
+            by_id,
+            bearers,
+            people,
+        }
     }
 
     /// Whether anybody may show a token.
     pub(crate) fn take_tokens(&self) -> bool {
-        !self.bearers.is_empty()
+        !self.bearers.is_empty() || !self.people.is_empty()
+    }
+
+    /// Those whom an issuer vouches for.
+    pub(crate) fn people(&self) -> &[Person] {
+        &self.people
+    }
+
+    /// The caller with what an issuer vouches for added to what else it showed.
+    pub(crate) fn vouched_for(&self, mut caller: Option<Caller>, claims: &Claims) -> Option<Caller> {
+        for person in self.people.iter().filter(|person| person.is(claims)) {
+            caller.get_or_insert_with(|| Caller::new(claims.owner())).is_also(
+                &person.name,
+                person.role,
+                person.rate,
+            );
+        }
+        caller
     }
 
     /// The caller by all that it shows, if an entry matches.

@@ -19,6 +19,7 @@ use crate::card::{CACHE_CONTROL, Card, VARY, WELL_KNOWN};
 use crate::connection::Recognition;
 use crate::fault::refusal_body;
 use crate::listener::Authentication;
+use crate::oidc::Issuers;
 use crate::quota::Quotas;
 use crate::service::Service;
 use crate::throttle::Throttle;
@@ -34,6 +35,8 @@ pub(crate) struct App {
     pub(crate) quotas: Quotas,
     /// Tokens of principals that cannot be read.
     pub(crate) unreadable: Throttle,
+    /// Who vouches for callers.
+    pub(crate) issuers: Issuers,
     /// Bodies that are being read.
     pub(crate) reading: Budget,
     /// Answers that are being made and sent.
@@ -60,7 +63,10 @@ where
             &head.headers,
             &head.uri,
             &app.unreadable,
-        ) {
+            &app.issuers,
+        )
+        .await
+        {
             Ok(caller) => {
                 if let Some(recognition) = head.extensions.get::<Recognition>() {
                     recognition.tell();

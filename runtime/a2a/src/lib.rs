@@ -26,6 +26,7 @@ pub mod limit;
 mod list;
 pub mod listener;
 mod message;
+mod oidc;
 pub mod operation;
 mod proto;
 pub mod push;

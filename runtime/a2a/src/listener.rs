@@ -6,6 +6,7 @@ use std::sync::Arc;
 use agentd_base::class::{Class, Classified};
 use agentd_base::drain::Watch;
 use agentd_identity::SpiffeId;
+use agentd_net::tls::WebRoots;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use rustls::ServerConfig;
@@ -17,6 +18,7 @@ use crate::caller::Principals;
 use crate::card::Card;
 use crate::http::{App, handle};
 use crate::limit;
+use crate::oidc::Issuers;
 use crate::quota::Quotas;
 use crate::server::{Bounds, Events, Handler, Server};
 use crate::service::Service;
@@ -79,6 +81,7 @@ impl Classified for ListenError {
 pub struct Listener {
     server: Server,
     authentication: Authentication,
+    issuers: Issuers,
 }
 
 impl Listener {
@@ -104,7 +107,15 @@ impl Listener {
         Ok(Self {
             server,
             authentication,
+            issuers: Issuers::new(WebRoots::default()),
         })
+    }
+
+    /// Reaches the issuers of callers' tokens with these roots.
+    #[must_use]
+    pub fn trusting(mut self, roots: WebRoots) -> Self {
+        self.issuers = Issuers::new(roots);
+        self
     }
 
     /// The address with its real port.
@@ -123,6 +134,7 @@ impl Listener {
             failures: Throttle::default(),
             quotas: Quotas::default(),
             unreadable: Throttle::default(),
+            issuers: self.issuers,
             reading: Budget::new(limit::READING),
             answering: Budget::new(limit::ANSWERING),
         };

@@ -26,7 +26,7 @@ pub use self::card::{Extension, External, Skill};
 pub use self::connection::{Auth, ClientTls, Connection, OAuth2Auth, StaticAuth};
 pub use self::context::{Context, Plan};
 pub use self::intelligence::{Dialect, Intelligence, ModelEndpoint, StructuredOutput};
-pub use self::principal::{Principal, Quotas, Role};
+pub use self::principal::{Oidc, Principal, Quotas, Role};
 pub use self::store::{HttpOp, HttpStore, McpOp, McpStore, Retention, Store, StoreKind, TaskRetention};
 pub use self::tools::{AgentTools, Discover, Mapped, Memory, Override, Skills, SkillsSource, Tools};
 

@@ -35,7 +35,7 @@ pub fn validate(document: &Document, place: Place) -> Vec<Fault> {
     intelligence(document, place, &mut faults);
     mcp(document, place, &mut faults);
     tools::check(document, &mut faults);
-    listener::check(document, &mut faults);
+    listener::check(document, place, &mut faults);
     store::check(document, place, &mut faults);
     rest(document, place, &mut faults);
     trifecta(document, &mut faults);

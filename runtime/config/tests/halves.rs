@@ -109,11 +109,20 @@ fn server() -> impl Strategy<Value = McpServer> {
 
 fn a2a() -> impl Strategy<Value = A2a> {
     let role = prop_oneof![Just(Role::Agent), Just(Role::User), Just(Role::Operator)];
-    let principal = (word(), of(word()), of(word()), role, of(1u32..9)).prop_map(
-        |(name, spiffe_id, bearer, role, burst)| Principal {
+    let oidc = (word(), word(), of(word()), btree_map(word(), word(), 0..2)).prop_map(
+        |(issuer, audience, subject, claims)| Oidc {
+            issuer,
+            audience,
+            subject,
+            claims,
+        },
+    );
+    let principal = (word(), of(word()), of(word()), of(oidc), role, of(1u32..9)).prop_map(
+        |(name, spiffe_id, bearer, oidc, role, burst)| Principal {
             name,
             spiffe_id,
             bearer,
+            oidc,
             role,
             quotas: Quotas {
                 rate: burst.map(every_two_seconds),

@@ -56,6 +56,12 @@ fn oauth2(keys: Value) -> Value {
     json!({ "oauth2": client })
 }
 
+fn oidc(keys: Value) -> Value {
+    let mut person = json!({"issuer": "https://login.example", "audience": "triage", "subject": "alice"});
+    agentd_config::reload::merge_patch(&mut person, &keys);
+    json!({ "name": "alice", "role": "user", "oidc": person })
+}
+
 fn lines(document: &Value, place: Place) -> Vec<String> {
     let document: Document = serde_json::from_value(document.clone()).unwrap();
     validate(&document, place)
@@ -181,6 +187,13 @@ fn every_rule_bites() {
         ("/a2a/principals/0", json!({"name": "neither", "role": "user"})),
         ("/a2a/principals/0", json!({"name": "literal", "bearer": "s3cret", "role": "user"})),
         ("/a2a/principals/0", json!({"name": "open", "bearer": "{{secret:T", "role": "user"})),
+        ("/a2a/principals/0", json!({"name": "two", "bearer": "{{secret:T}}", "role": "user",
+            "oidc": {"issuer": "https://login.example", "audience": "a", "subject": "s"}})),
+        ("/a2a/principals/0", oidc(json!({"subject": null}))),
+        ("/a2a/principals/0", oidc(json!({"issuer": "http://login.example"}))),
+        ("/a2a/principals/0", oidc(json!({"issuer": "https://login.example/?tenant=a"}))),
+        ("/a2a/principals/0", oidc(json!({"issuer": "https://me:hunter2@login.example"}))),
+        ("/a2a/principals/0", oidc(json!({"audience": " ", "subject": "", "claims": {"groups": ""}}))),
         ("/store", json!({"kind": "memory", "path": "/x"})),
         ("/store", json!({"prefix": "p", "timeout": "1s"})),
         ("/store", json!({"kind": "mcp"})),

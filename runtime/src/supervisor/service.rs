@@ -279,7 +279,11 @@ async fn bind(
     let mutual_tls = !document.a2a.dev && source.is_some();
     let listener = Listener::bind(address, transport, authentication)
         .await
-        .map_err(|error: ListenError| listen_fault(key, &error))?;
+        .map_err(|error: ListenError| listen_fault(key, &error))?
+        .trusting(WebRoots {
+            ca_files: document.security.tls_ca.iter().cloned().collect(),
+            ..WebRoots::default()
+        });
     let url = match &document.a2a.url {
         Some(url) => Url::parse(url),
         None => url_of(if secure { "https" } else { "http" }, listener.local_addr()),

@@ -14,6 +14,7 @@ mod commands;
 mod extensions;
 mod life;
 mod lists;
+mod people;
 mod push;
 mod rest;
 mod rules;

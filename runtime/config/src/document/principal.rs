@@ -1,10 +1,12 @@
 //! `a2a.principals`: who may call, and how they prove who they are.
 
+use std::collections::BTreeMap;
+
 use agentd_base::rate::Rate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One entry of `a2a.principals`: one way to prove who one is, `spiffe_id` or `bearer`.
+/// One entry of `a2a.principals`: one way to prove who one is, `spiffe_id`, `bearer` or `oidc`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Principal {
@@ -16,11 +18,31 @@ pub struct Principal {
     /// Exactly this token, in `Authorization: Bearer`: a secret reference, read at each request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bearer: Option<String>,
+    /// A person or a service whom an OpenID Connect issuer vouches for, by a signed token in `Authorization: Bearer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oidc: Option<Oidc>,
     /// What it may do.
     pub role: Role,
     /// How much of it.
     #[serde(default, skip_serializing_if = "Quotas::is_none")]
     pub quotas: Quotas,
+}
+
+/// `a2a.principals[].oidc`: whose token it is. All that is named has to be so; `subject` or `claims` is named. What a
+/// caller makes belongs to the issuer's subject, so that two people of one entry do not see each other's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Oidc {
+    /// Exactly the `iss` of its tokens: a URL, where `/.well-known/openid-configuration` leads to the issuer's keys.
+    pub issuer: String,
+    /// What its tokens are for: the `aud` of a token, or one of them.
+    pub audience: String,
+    /// Exactly this `sub`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// Claims by name, each of exactly this text; where the claim is a list of texts, it is one of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub claims: BTreeMap<String, String>,
 }
 
 /// `a2a.principals[].quotas`.
@@ -47,6 +69,7 @@ impl Principal {
             name: name.into(),
             spiffe_id: Some(spiffe_id.into()),
             bearer: None,
+            oidc: None,
             role,
             quotas: Quotas::default(),
         }
@@ -58,9 +81,27 @@ impl Principal {
             name: name.into(),
             spiffe_id: None,
             bearer: Some(bearer.into()),
+            oidc: None,
             role,
             quotas: Quotas::default(),
         }
+    }
+
+    /// Whom this issuer vouches for.
+    pub fn with_oidc(name: impl Into<String>, oidc: Oidc, role: Role) -> Self {
+        Self {
+            name: name.into(),
+            spiffe_id: None,
+            bearer: None,
+            oidc: Some(oidc),
+            role,
+            quotas: Quotas::default(),
+        }
+    }
+
+    /// Whether it shows a token, which can be judged without knowing whose certificates are to be believed.
+    pub const fn shows_token(&self) -> bool {
+        self.bearer.is_some() || self.oidc.is_some()
     }
 }
 

@@ -3,14 +3,18 @@
 use std::collections::BTreeSet;
 
 use super::connection::referenced;
-use super::{entry, named, spiffe_id};
-use crate::document::{A2a, Document, Principal, Push};
-use crate::endpoint::{self, Listen};
+use super::{address, entry, named, spiffe_id};
+use crate::document::{A2a, Document, Oidc, Principal, Push};
+use crate::endpoint::{self, Listen, Place, Purpose};
 use crate::fault::Fault;
 
-pub(super) fn check(document: &Document, faults: &mut Vec<Fault>) {
+/// Claims of one entry, and characters of a name or a text.
+const CLAIMS: usize = 16;
+const CLAIM_CHARS: usize = 1024;
+
+pub(super) fn check(document: &Document, place: Place, faults: &mut Vec<Fault>) {
     let a2a = &document.a2a;
-    principals(document, &a2a.principals, faults);
+    principals(document, &a2a.principals, place, faults);
     super::card::check(a2a, faults);
     push(&a2a.push, faults);
     let Some(text) = &a2a.listen else {
@@ -135,19 +139,13 @@ fn without_dev(document: &Document, listen: Listen, loopback: bool, faults: &mut
         faults.push(Fault::new(
             "a2a.listen",
             "has no identity, without which no caller can be verified",
-            "set identity, or a2a.tls and principals with bearer; for development on loopback set a2a.dev",
+            "set identity, or a2a.tls and principals with bearer or oidc; for development on loopback set a2a.dev",
         ));
-    } else if document.identity.is_none()
-        && !document
-            .a2a
-            .principals
-            .iter()
-            .any(|principal| principal.bearer.is_some())
-    {
+    } else if document.identity.is_none() && !document.a2a.principals.iter().any(Principal::shows_token) {
         faults.push(Fault::new(
             "a2a.principals",
             "name nobody whom a listener without identity could verify",
-            "set bearer of one, or set identity; for development on loopback set a2a.dev",
+            "set bearer or oidc of one, or set identity; for development on loopback set a2a.dev",
         ));
     } else if loopback && document.a2a.principals.is_empty() {
         faults.push(Fault::new(
@@ -158,20 +156,67 @@ fn without_dev(document: &Document, listen: Listen, loopback: bool, faults: &mut
     }
 }
 
-fn principals(document: &Document, principals: &[Principal], faults: &mut Vec<Fault>) {
+fn principals(document: &Document, principals: &[Principal], place: Place, faults: &mut Vec<Fault>) {
     let mut names = BTreeSet::new();
     for (index, principal) in principals.iter().enumerate() {
         let key = entry("a2a.principals", Some(&principal.name), index);
         named(&key, &principal.name, &mut names, faults);
-        match (&principal.spiffe_id, &principal.bearer) {
-            (Some(id), None) => shown_in_tls(document, &format!("{key}.spiffe_id"), id, faults),
-            (None, Some(token)) => referenced(&format!("{key}.bearer"), token, faults),
-            (Some(_), Some(_)) | (None, None) => faults.push(Fault::new(
+        match (&principal.spiffe_id, &principal.bearer, &principal.oidc) {
+            (Some(id), None, None) => shown_in_tls(document, &format!("{key}.spiffe_id"), id, faults),
+            (None, Some(token), None) => referenced(&format!("{key}.bearer"), token, faults),
+            (None, None, Some(person)) => vouched_for(&format!("{key}.oidc"), person, place, faults),
+            _ => faults.push(Fault::new(
                 key,
-                "must have exactly one of spiffe_id and bearer",
+                "must have exactly one of spiffe_id, bearer and oidc",
                 "write one entry for each way in which a caller proves who it is",
             )),
         }
+    }
+}
+
+/// Whom an issuer vouches for. Its bare word, that somebody is somebody, lets nobody in.
+fn vouched_for(key: &str, person: &Oidc, place: Place, faults: &mut Vec<Fault>) {
+    let Oidc {
+        issuer,
+        audience,
+        subject,
+        claims,
+    } = person;
+    let at = format!("{key}.issuer");
+    if let Some(url) = address(&at, issuer, Purpose::Authorization, place, faults)
+        && (url.query().is_some() || url.fragment().is_some())
+    {
+        faults.push(Fault::new(
+            at,
+            "holds a query or a fragment",
+            "write the issuer as its tokens name it",
+        ));
+    }
+    let is_text = |text: &str| !text.trim().is_empty() && text.chars().count() <= CLAIM_CHARS;
+    let named = [("audience", Some(audience)), ("subject", subject.as_ref())];
+    for (member, text) in named {
+        if text.is_some_and(|text| !is_text(text)) {
+            faults.push(Fault::new(
+                format!("{key}.{member}"),
+                format!("is empty, or longer than {CLAIM_CHARS} characters"),
+                "write exactly what the token says",
+            ));
+        }
+    }
+    let all_texts = claims.iter().all(|(name, text)| is_text(name) && is_text(text));
+    if claims.len() > CLAIMS || !all_texts {
+        faults.push(Fault::new(
+            format!("{key}.claims"),
+            format!("holds more than {CLAIMS}, or an empty or long one"),
+            "name few, each with exactly what the token says",
+        ));
+    }
+    if subject.is_none() && claims.is_empty() {
+        faults.push(Fault::new(
+            key,
+            "lets in everybody to whom the issuer gives a token",
+            "name a subject, or claims that say who may",
+        ));
     }
 }
 
@@ -182,7 +227,7 @@ fn shown_in_tls(document: &Document, key: &str, id: &str, faults: &mut Vec<Fault
         faults.push(Fault::new(
             key,
             "cannot be verified without identity, which says whose certificates are to be believed",
-            "set identity, or use bearer",
+            "set identity, or use bearer or oidc",
         ));
         return;
     }
