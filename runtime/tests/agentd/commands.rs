@@ -252,8 +252,8 @@ pub fn handle_of(model: &Model) -> String {
     let requests = model.requests();
     let told = crate::model::tool_results(requests.last().unwrap()).into_iter();
     let told = told.filter_map(|text| serde_json::from_str::<Value>(text).ok());
-    let handles = told.filter_map(|told| told["handle"].as_str().map(str::to_owned));
-    handles.last().unwrap()
+    let mut handles = told.filter_map(|told| told["handle"].as_str().map(str::to_owned));
+    handles.next_back().unwrap()
 }
 
 /// What the store takes.
