@@ -49,6 +49,17 @@ pub enum Phase {
     Abandon,
 }
 
+/// What came of a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// The receiver has it.
+    Told,
+    /// It is tried again.
+    Failed,
+    /// It is not.
+    GivenUp,
+}
+
 /// What is counted. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Metrics {
@@ -72,6 +83,7 @@ pub struct Metrics {
     store_ops: IntCounterVec,
     store_millis: Counter,
     drains: IntCounterVec,
+    pushes: IntCounterVec,
     levels: Gauges,
 }
 
@@ -171,6 +183,7 @@ impl Metrics {
             store_ops: agent.counters("store_ops_total")?,
             store_millis: agent.sum("store_latency_ms_sum")?,
             drains: agent.counters("drains_total")?,
+            pushes: agent.counters("push_deliveries_total")?,
             levels: Gauges::new(&agent)?,
             registry,
         })
@@ -284,6 +297,16 @@ impl Metrics {
             Phase::Abandon => "abandon",
         };
         self.drains.with_label_values(&[label]).inc();
+    }
+
+    /// Somebody was to be told of a task.
+    pub fn push(&self, delivery: Delivery) {
+        let label = match delivery {
+            Delivery::Told => "told",
+            Delivery::Failed => "failed",
+            Delivery::GivenUp => "given_up",
+        };
+        self.pushes.with_label_values(&[label]).inc();
     }
 
     /// The servers as they are now; one that is gone from the document leaves no series.

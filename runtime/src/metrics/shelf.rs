@@ -88,6 +88,7 @@ const ROWS: &[Row] = &[
     labelled("store_ops_total", "Reads and writes of the store; ok, or the class of the error", &["result"], RESULTS),
     row("store_latency_ms_sum", "How long they took together"),
     labelled("drains_total", "The end of the process: begun, done, given up", &["phase"], &["start", "done", "abandon"]),
+    labelled("push_deliveries_total", "Notifications of tasks: told, to be tried again, given up", &["outcome"], &["told", "failed", "given_up"]),
     row("active_subagents", "Subagents that live"),
     row("tree_depth", "Generations of subagents that live"),
     row("tree_breadth", "The most subagents of one turn that live"),

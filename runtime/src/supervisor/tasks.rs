@@ -125,7 +125,13 @@ impl Tasks {
     /// # Errors
     /// When the store cannot be read.
     pub async fn tell_callers(&self, sender: Sender) -> Result<(), StoreError> {
-        let push = Push::load(self.store.clone(), sender, self.clock.clone()).await?;
+        let push = Push::load(
+            self.store.clone(),
+            sender,
+            self.clock.clone(),
+            self.runner.metrics.clone(),
+        )
+        .await?;
         self.store.tell(&push);
         let _ = self.push.set(push);
         Ok(())

@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use tracing::Instrument as _;
 
 use super::{AGE, Mark, Name, Push, dropped, mark};
+use crate::metrics::Delivery;
 use crate::supervisor::record::wire_task;
 use crate::supervisor::tasks::lock;
 
@@ -65,6 +66,7 @@ impl Push {
             };
             match self.send(&name).await {
                 Tried::Told(told) => {
+                    self.metrics.push(Delivery::Told);
                     if self.settle(&name, |now| now == before || now == Some(told)).await {
                         tracing::debug!(event = "a2a.push.delivered", tries);
                         return;
@@ -80,12 +82,14 @@ impl Push {
                     let age = self.clock.now().duration_since(since);
                     if age >= SignedDuration::try_from(AGE).unwrap_or(SignedDuration::MAX) {
                         tracing::warn!(event = "a2a.push.failed", err = why, tries, "it is given up");
+                        self.metrics.push(Delivery::GivenUp);
                         self.settle(&name, |_| true).await;
                         return;
                     }
                     if tries == 1 {
                         tracing::warn!(event = "a2a.push.failed", err = why, tries, "it is tried again");
                     }
+                    self.metrics.push(Delivery::Failed);
                     tokio::time::sleep(backoff.wait()).await;
                 }
             }

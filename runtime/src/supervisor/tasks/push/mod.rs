@@ -22,6 +22,7 @@ use tokio::sync::{RwLock, RwLockReadGuard, Semaphore};
 use self::delivery::{AT_ONCE, Debt};
 use super::health::Watched;
 use super::{away, lock, unavailable};
+use crate::metrics::Metrics;
 
 /// All configurations: each is some kilobytes in memory at most.
 const CONFIGS: usize = 1024;
@@ -42,6 +43,7 @@ pub(super) struct Push {
     store: Watched,
     sender: Sender,
     clock: SharedClock,
+    metrics: Metrics,
     /// Held for reading while a task is written, and for writing while a configuration is, so that nobody who asked to be
     /// told misses a change.
     book: RwLock<Book>,
@@ -91,11 +93,13 @@ impl Push {
         store: Watched,
         sender: Sender,
         clock: SharedClock,
+        metrics: Metrics,
     ) -> Result<Arc<Self>, StoreError> {
         let push = Arc::new(Self {
             store,
             sender,
             clock,
+            metrics,
             book: RwLock::default(),
             owed: Mutex::default(),
             places: Semaphore::new(AT_ONCE),

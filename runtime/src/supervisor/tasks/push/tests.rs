@@ -12,6 +12,7 @@ use agentd_store::MemoryStore;
 use serde_json::Value;
 
 use super::*;
+use crate::metrics::Process;
 
 /// Gives each answer in turn, the last one for ever, and hands on the bodies.
 fn receiver(statuses: &'static [&'static str]) -> (String, mpsc::Receiver<(String, Value)>) {
@@ -91,7 +92,8 @@ impl World {
     async fn on(store: &Arc<MemoryStore>) -> Self {
         let watched = Watched::new(store.clone(), Readiness::new());
         let sender = Sender::new(true, TlsMode::default());
-        let push = Push::load(watched.clone(), sender, Arc::new(SystemClock))
+        let metrics = Metrics::new(Process::Agent).unwrap();
+        let push = Push::load(watched.clone(), sender, Arc::new(SystemClock), metrics)
             .await
             .unwrap();
         watched.tell(&push);
