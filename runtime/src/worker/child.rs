@@ -5,6 +5,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use agentd_agent::Reply;
 use agentd_base::class::exit;
@@ -19,6 +20,7 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -30,6 +32,10 @@ use crate::logging;
 
 /// Frames that wait to be written; a turn that is faster than the supervisor waits.
 const FRAMES: usize = 16;
+
+/// So long a frame waits for another to go with, if the supervisor does nothing at once for it: to be woken twice a round
+/// costs both processes more than what the frames say.
+const SOON: Duration = Duration::from_millis(50);
 
 /// Of the thread that works: as much as the first thread of a process usually has.
 const STACK: usize = 8 * 1024 * 1024;
@@ -133,8 +139,28 @@ async fn write_frames<W: tokio::io::AsyncWrite + Unpin>(
     mut queue: mpsc::Receiver<FromWorker>,
     asker: Arc<Asker>,
 ) {
-    while let Some(frame) = queue.recv().await {
-        let Err(error) = writer.send(&frame).await else {
+    // When what waits is written.
+    let mut due = None;
+    loop {
+        let next = match due {
+            None => Ok(queue.recv().await),
+            Some(due) => tokio::time::timeout_at(due, queue.recv()).await,
+        };
+        let is_over = matches!(next, Ok(None));
+        let Ok(Some(frame)) = next else {
+            if writer.flush().await.is_err() || is_over {
+                return;
+            }
+            due = None;
+            continue;
+        };
+        let may_wait = matches!(frame, FromWorker::ModelCalled(_));
+        let sent = match may_wait {
+            true => writer.put(&frame).await,
+            false => writer.send(&frame).await,
+        };
+        let Err(error) = sent else {
+            due = may_wait.then(|| due.unwrap_or_else(|| Instant::now() + SOON));
             continue;
         };
         if let FrameError::Connection(_) = error {
@@ -328,6 +354,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::worker::frame::ModelCalled;
 
     /// A worker that has an answer gives it, whatever its transcript is like.
     #[tokio::test]
@@ -368,6 +395,48 @@ mod tests {
             writing.await.unwrap();
         }
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_model_call_took_is_told_with_what_comes_next_or_soon() {
+        let called = || {
+            FromWorker::ModelCalled(ModelCalled {
+                run_id: "r".into(),
+                input_tokens: 1,
+                output_tokens: 2,
+                error: None,
+                millis: 3,
+            })
+        };
+        let began = || FromWorker::Began { run_id: "r".into() };
+        let (here, there) = tokio::io::duplex(64 * 1024);
+        let (frames, queue) = mpsc::channel(4);
+        let asker = Arc::new(Asker::new(&frames));
+        let writing = tokio::spawn(write_frames(FrameWriter::new(here), queue, asker));
+        let mut reader = FrameReader::new(there);
+        let start = Instant::now();
+        for (given, after) in [
+            (vec![called(), called()], SOON),
+            (vec![called(), began()], SOON),
+            (vec![began()], SOON),
+            (vec![called()], SOON * 2),
+        ] {
+            let count = given.len();
+            for frame in given {
+                frames.send(frame).await.unwrap();
+            }
+            for _ in 0..count {
+                assert!(reader.next::<FromWorker>().await.unwrap().is_some());
+            }
+            assert_eq!(start.elapsed().as_millis(), after.as_millis());
+        }
+        frames.send(called()).await.unwrap();
+        drop(frames);
+        assert!(reader.next::<FromWorker>().await.unwrap().is_some());
+        assert!(reader.next::<FromWorker>().await.unwrap().is_none());
+        assert_eq!(start.elapsed().as_millis(), (SOON * 2).as_millis());
+        writing.await.unwrap();
+    }
+
     /// Nobody waits for a reply to what was never asked.
     #[tokio::test]
     async fn what_goes_into_no_frame_is_answered_at_once() {

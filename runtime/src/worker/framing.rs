@@ -2,8 +2,8 @@
 //! frame that is longer than the bound or is not of the expected type ends the connection, never the reader's process; a
 //! frame that its reader would refuse is refused by its writer.
 
-use bytes::BytesMut;
-use futures::{FutureExt as _, SinkExt as _, StreamExt as _};
+use bytes::{Bytes, BytesMut};
+use futures::{FutureExt as _, SinkExt, StreamExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -125,6 +125,15 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     /// # Errors
     /// See [`FrameError`]. A frame that is too long or too deep is refused before a byte of it is written.
     pub async fn send<T: Serialize>(&mut self, frame: &T) -> Result<(), FrameError> {
+        self.put(frame).await?;
+        self.flush().await
+    }
+
+    /// Takes one frame, which is written together with the next, or by [`FrameWriter::flush`].
+    ///
+    /// # Errors
+    /// As [`FrameWriter::send`].
+    pub async fn put<T: Serialize>(&mut self, frame: &T) -> Result<(), FrameError> {
         let bytes = Zeroizing::new(serde_json::to_vec(frame)?);
         if bytes.len() > FRAME_BYTES {
             return Err(FrameError::TooLong(bytes.len()));
@@ -132,7 +141,15 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         if depth(&bytes) > FRAME_DEPTH {
             return Err(FrameError::TooDeep);
         }
-        Ok(self.0.send(bytes::Bytes::copy_from_slice(&bytes)).await?)
+        Ok(self.0.feed(Bytes::copy_from_slice(&bytes)).await?)
+    }
+
+    /// Writes what was taken.
+    ///
+    /// # Errors
+    /// When the connection broke.
+    pub async fn flush(&mut self) -> Result<(), FrameError> {
+        Ok(SinkExt::<Bytes>::flush(&mut self.0).await?)
     }
 }
 
