@@ -14,7 +14,7 @@ use crate::origin::Origin;
 
 /// From the supervisor to the worker.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "frame", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum ToWorker {
     /// The first frame, and again before the next turn when the configuration has changed.
     Configure(Box<Configure>),
@@ -158,7 +158,7 @@ pub struct Reachable {
 
 /// From the worker to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "frame", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum FromWorker {
     /// The worker has the turn: the first frame about it, before anything is called.
     Began {

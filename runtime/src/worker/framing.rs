@@ -237,7 +237,7 @@ mod tests {
             };
             done.transcript = nested.clone();
             let sent = FrameWriter::new(here).send(&FromWorker::Done(done)).await;
-            if levels > FRAME_DEPTH - 1 {
+            if levels > FRAME_DEPTH - 2 {
                 assert!(matches!(sent, Err(FrameError::TooDeep)), "{levels}");
                 continue;
             }
