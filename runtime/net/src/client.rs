@@ -4,7 +4,7 @@
 mod dial;
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agentd_base::clock::{Clock as _, SystemClock};
@@ -63,6 +63,8 @@ struct Inner {
     options: Options,
     tls: Tls,
     http: reqwest::Client,
+    /// What was asked for last and the URL of it: nearly all requests of a client are to one.
+    last: Mutex<Option<(http::Uri, Url)>>,
 }
 
 /// A body that is sent as it comes.
@@ -121,6 +123,7 @@ impl HttpClient {
             options,
             tls,
             http,
+            last: Mutex::default(),
         }));
         client.dial_url(client.0.destination.url())?;
         Ok(client)
@@ -184,6 +187,16 @@ impl HttpClient {
 
     /// The URL of a request: on our origin, whatever the caller wrote.
     fn target(&self, uri: &http::Uri) -> Result<Url, NetError> {
+        let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, url)) = last.as_ref().filter(|(asked, _)| asked == uri) {
+            return Ok(url.clone());
+        }
+        let url = self.on_our_origin(uri)?;
+        *last = Some((uri.clone(), url.clone()));
+        Ok(url)
+    }
+
+    fn on_our_origin(&self, uri: &http::Uri) -> Result<Url, NetError> {
         let base = self.0.destination.url();
         let url = match uri.path_and_query() {
             Some(path) if uri.authority().is_none() => {
@@ -287,15 +300,13 @@ impl HttpClient {
         started: Instant,
     ) -> Result<(reqwest::Response, HeaderMap), NetError> {
         let mut parts = parts.clone();
-        parts.uri = url
-            .as_str()
-            .parse()
-            .map_err(|_| NetError::Invalid("the URL cannot be sent".into()))?;
         self.add_headers(&mut parts.headers)?;
         if !parts.headers.contains_key(RANGE) {
             parts.headers.entry(ACCEPT_ENCODING).or_insert(decode::ACCEPTED);
         }
         if let Some(signer) = &self.0.options.signer {
+            let uri = url.as_str().parse();
+            parts.uri = uri.map_err(|_| NetError::Invalid("the URL cannot be sent".into()))?;
             signer.sign(&mut parts, body).await?;
         }
         // Whoever signs is told of them when the request is refused; nobody else asks.

@@ -27,6 +27,9 @@ pub(crate) fn of_request(error: &reqwest::Error, host: &str, trust: Trust, conne
     if let Some(detail) = tls_fault(&causes, trust) {
         return NetError::Tls { host, detail };
     }
+    if error.is_builder() {
+        return NetError::Invalid("the URL cannot be sent".into());
+    }
     if error.is_timeout() && error.is_connect() {
         return NetError::Timeout {
             host,
