@@ -1,6 +1,8 @@
 //! The reply body of Chat Completions, as lenient as real servers are sloppy: whatever may be null or missing is, and
 //! fields that nobody knows are kept for the server that sent them. Pure; works on untrusted bytes.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -26,80 +28,77 @@ const CALL_FIELDS: [&str; 4] = ["index", "id", "type", "function"];
 /// What an answer cannot be without has a type; everything else is whatever came, so that none of it costs an answer
 /// that is paid for.
 #[derive(Deserialize)]
-struct Reply {
-    #[serde(default)]
-    choices: Option<Vec<Choice>>,
+struct Reply<'a> {
+    #[serde(default, borrow)]
+    choices: Option<Vec<Choice<'a>>>,
     #[serde(default)]
     usage: Value,
 }
 
 #[derive(Deserialize)]
-struct Choice {
-    message: Message,
+struct Choice<'a> {
+    #[serde(borrow)]
+    message: Members<'a>,
     #[serde(default)]
     finish_reason: Value,
 }
 
-#[derive(Deserialize)]
-struct Message {
-    #[serde(default)]
-    content: Value,
-    #[serde(default)]
-    refusal: Value,
-    #[serde(default)]
-    tool_calls: Option<Vec<Call>>,
-}
+/// An object, what is in it as it came: some is ours to read, and the rest is the server's.
+type Members<'a> = BTreeMap<String, &'a RawValue>;
 
 #[derive(Deserialize)]
-struct Call {
-    #[serde(default)]
-    id: Value,
-    function: Function,
-}
-
-#[derive(Deserialize)]
-struct Function {
+struct Function<'a> {
     name: String,
     /// As it came: however deep it is nested, it is no fault of the reply.
-    #[serde(default)]
-    arguments: Option<Box<RawValue>>,
+    #[serde(default, borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+/// A member; what stands for nothing where there is none.
+fn member<'a, T: Deserialize<'a> + Default>(of: &Members<'a>, name: &str) -> serde_json::Result<T> {
+    of.get(name)
+        .map_or_else(|| Ok(T::default()), |raw| serde_json::from_str(raw.get()))
+}
+
+/// What is not ours. One that is nested too deeply is left out.
+fn others(of: &Members<'_>, ours: &[&str]) -> Value {
+    let others = of.iter().filter(|(name, _)| !ours.contains(&name.as_str()));
+    let read = others.filter_map(|(name, raw)| Some((name.clone(), serde_json::from_str(raw.get()).ok()?)));
+    Value::Object(read.collect())
 }
 
 /// The reply in a body.
 pub(crate) fn reply(body: &[u8]) -> Result<Heard, Fault> {
-    let reply: Reply =
-        serde_json::from_slice(body).map_err(|error| Fault::unreadable("it is no JSON", &error))?;
+    let unreadable = |error: serde_json::Error| Fault::unreadable("it is no JSON", &error);
+    let reply: Reply<'_> = serde_json::from_slice(body).map_err(unreadable)?;
     let Some(choice) = reply.choices.into_iter().flatten().next() else {
         let value = serde_json::from_slice(body).unwrap_or(Value::Null);
         return Err(Fault::without("it holds no choice", &value));
     };
+    let message = choice.message;
+    let calls: Option<Vec<Members<'_>>> = member(&message, "tool_calls").map_err(unreadable)?;
+    let calls = calls.unwrap_or_default();
     let mut own = Own::default();
-    // A body that is nested too deeply for this has nothing else of its own either.
-    let whole: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-    if let Some(message) = whole.pointer("/choices/0/message") {
-        own.message(message);
-        let calls = message.get("tool_calls").and_then(Value::as_array);
-        for (nth, call) in calls.into_iter().flatten().enumerate() {
-            own.call(nth, call);
-        }
+    own.message(&others(&message, &MESSAGE_FIELDS));
+    for (nth, call) in calls.iter().enumerate() {
+        own.call(nth, &others(call, &CALL_FIELDS));
     }
     let mut blocks: Vec<Block> = own.block().into_iter().collect();
-    let text = text(&choice.message.content);
+    let text = text(&member(&message, "content").map_err(unreadable)?);
     if !text.is_empty() {
         blocks.push(Block::Text(text));
     }
-    let refusal = choice
-        .message
-        .refusal
-        .as_str()
-        .filter(|refusal| !refusal.is_empty());
+    let refusal: Value = member(&message, "refusal").map_err(unreadable)?;
+    let refusal = refusal.as_str().filter(|refusal| !refusal.is_empty());
     let refused = refusal.is_some();
     blocks.extend(refusal.map(|refusal| Block::Text(refusal.to_owned())));
-    let calls = choice.message.tool_calls.into_iter().flatten();
-    blocks.extend(calls.map(|call| {
-        let arguments = Arguments::parse(&arguments(call.function.arguments.as_deref()));
-        wire::call(id(&call.id), call.function.name, arguments)
-    }));
+    for call in &calls {
+        let function: Option<Function<'_>> = member(call, "function").map_err(unreadable)?;
+        let function = function.ok_or_else(|| unreadable(serde::de::Error::missing_field("function")))?;
+        let arguments = Arguments::parse(&arguments(function.arguments));
+        let id = id(&member(call, "id").map_err(unreadable)?);
+        blocks.push(wire::call(id, function.name, arguments));
+    }
     Ok(Heard {
         blocks: wire::bounded(blocks.into_iter()),
         stop: if refused {
