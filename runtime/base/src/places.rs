@@ -2,8 +2,9 @@
 //! everybody by one of them who holds every place: the oldest connection of whoever holds most makes room for the next
 //! one. A peer that has shown who it is keeps its place. Decides only; whoever serves a connection ends it.
 
-use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
@@ -16,28 +17,64 @@ pub struct Places(Arc<Mutex<Table>>);
 struct Table {
     limit: usize,
     next: u64,
-    /// By age: ids only grow.
-    taken: BTreeMap<u64, Taken>,
+    taken: HashMap<u64, Taken>,
+    /// The places of strangers, by where they come from and by age: ids only grow.
+    strangers: HashMap<Origin, BTreeSet<u64>>,
+    /// Last is who has to make room, so that a flood costs each of its connections no look at all others.
+    ranks: BTreeSet<(usize, Reverse<u64>, Origin)>,
 }
 
 #[derive(Debug)]
 struct Taken {
-    address: IpAddr,
-    known: bool,
+    origin: Origin,
     lost: Arc<Notify>,
 }
 
+/// Who is counted as one client: an address of IPv4, also where a dual-stack socket spells it as IPv6, and a /64 of
+/// IPv6, of which one host has all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Origin(IpAddr);
+
+impl From<IpAddr> for Origin {
+    fn from(address: IpAddr) -> Self {
+        const NETWORK: u128 = !0 << 64;
+        Self(match address.to_canonical() {
+            IpAddr::V6(long) => Ipv6Addr::from_bits(long.to_bits() & NETWORK).into(),
+            short => short,
+        })
+    }
+}
+
 impl Table {
-    /// The connection that makes room: the oldest of the address with most places, among those that may have to.
+    /// The connection that makes room: the oldest of the origin with most places, among those that may have to.
     fn weakest(&self) -> Option<u64> {
-        let mut held: HashMap<IpAddr, (usize, u64)> = HashMap::new();
-        for (id, taken) in self.taken.iter().filter(|(_, taken)| !taken.known) {
-            held.entry(taken.address).or_insert((0, *id)).0 += 1;
+        self.ranks.last().map(|(_, Reverse(oldest), _)| *oldest)
+    }
+
+    /// Changes which places of strangers an origin has, and its rank with them.
+    fn count(&mut self, origin: Origin, change: impl FnOnce(&mut BTreeSet<u64>)) {
+        let rank = |ids: &BTreeSet<u64>| Some((ids.len(), Reverse(*ids.first()?), origin));
+        let ids = self.strangers.entry(origin).or_default();
+        if let Some(before) = rank(ids) {
+            self.ranks.remove(&before);
         }
-        let (_, oldest) = held
-            .into_values()
-            .max_by_key(|(count, oldest)| (*count, std::cmp::Reverse(*oldest)))?;
-        Some(oldest)
+        change(ids);
+        match rank(ids) {
+            Some(now) => {
+                self.ranks.insert(now);
+            }
+            None => {
+                self.strangers.remove(&origin);
+            }
+        }
+    }
+
+    fn free(&mut self, id: u64) -> Option<Taken> {
+        let taken = self.taken.remove(&id)?;
+        self.count(taken.origin, |ids| {
+            ids.remove(&id);
+        });
+        Some(taken)
     }
 }
 
@@ -47,7 +84,9 @@ impl Places {
         Self(Arc::new(Mutex::new(Table {
             limit,
             next: 0,
-            taken: BTreeMap::new(),
+            taken: HashMap::new(),
+            strangers: HashMap::new(),
+            ranks: BTreeSet::new(),
         })))
     }
 
@@ -56,20 +95,22 @@ impl Places {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if table.taken.len() >= table.limit {
             let weakest = table.weakest()?;
-            if let Some(taken) = table.taken.remove(&weakest) {
+            if let Some(taken) = table.free(weakest) {
                 taken.lost.notify_one();
             }
         }
         let id = table.next;
         table.next += 1;
         let lost = Arc::new(Notify::new());
+        let origin = Origin::from(address);
         let taken = Taken {
-            // An IPv4 client of a dual-stack socket is the same client.
-            address: address.to_canonical(),
-            known: false,
+            origin,
             lost: lost.clone(),
         };
         table.taken.insert(id, taken);
+        table.count(origin, |ids| {
+            ids.insert(id);
+        });
         Some(Place {
             places: self.clone(),
             id,
@@ -90,8 +131,10 @@ impl Place {
     /// The peer has proved who it is: from now on it keeps the place.
     pub fn keep(&self) {
         let mut table = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(taken) = table.taken.get_mut(&self.id) {
-            taken.known = true;
+        if let Some(origin) = table.taken.get(&self.id).map(|taken| taken.origin) {
+            table.count(origin, |ids| {
+                ids.remove(&self.id);
+            });
         }
     }
 
@@ -104,7 +147,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut table = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
-        table.taken.remove(&self.id);
+        table.free(self.id);
     }
 }
 
@@ -151,9 +194,21 @@ mod tests {
             .collect();
         assert!(places.take(at(2)).is_none());
         drop(known);
+        // Nothing of them is left behind.
+        assert_eq!(places.0.lock().unwrap().taken.len(), 0);
         let strangers: Vec<Place> = (0..2).map(|_| places.take(at(2)).unwrap()).collect();
         assert!(places.take(at(1)).is_some());
         assert!(is_lost(&strangers[0]));
+    }
+
+    #[test]
+    fn a_host_with_a_whole_network_of_ipv6_is_one_client() {
+        let places = Places::new(3);
+        let quiet = places.take("2001:db8:0:1::1".parse().unwrap()).unwrap();
+        let first = places.take("2001:db8:0:2::1".parse().unwrap()).unwrap();
+        let second = places.take("2001:db8:0:2:ffff::2".parse().unwrap()).unwrap();
+        let _next = places.take("2001:db8:0:2::3".parse().unwrap()).unwrap();
+        assert!(is_lost(&first) && !is_lost(&second) && !is_lost(&quiet));
     }
 
     #[test]
