@@ -1,5 +1,7 @@
 //! Commands to the agent itself: by operators, users and agents that show tokens, in both bindings.
 
+use std::net::SocketAddr;
+
 use agentd_a2a::command::URI;
 use agentd_net::tls::WebRoots;
 use agentd_net::{Declared, Destination, HttpClient, Options, TlsMode};
@@ -20,6 +22,8 @@ const PEOPLE: [(&str, &str); 4] = [
 /// An agent with a principal of each role, who show their names as tokens.
 pub struct Desk {
     pub agentd: Agentd,
+    /// Where it listens.
+    pub address: SocketAddr,
     client: HttpClient,
 }
 
@@ -47,8 +51,8 @@ impl Desk {
         let mut agentd = Agentd::start(&["--config", "agent.json"], &[], folder);
         let address = agentd.address("a2a.listen").await;
         agentd.event("proc.ready").await;
-        let port = address.rsplit(':').next().unwrap();
-        let url = format!("https://localhost:{port}/");
+        let address: SocketAddr = address.parse().unwrap();
+        let url = format!("https://localhost:{}/", address.port());
         let roots = WebRoots {
             ca_files: vec![folder.join("cert.pem")],
             ..WebRoots::default()
@@ -58,7 +62,11 @@ impl Desk {
             ..Options::default()
         };
         let client = HttpClient::new(Destination::declared(&url, Declared::Mcp).unwrap(), options).unwrap();
-        Self { agentd, client }
+        Self {
+            agentd,
+            address,
+            client,
+        }
     }
 
     async fn ask(&self, who: &str, path: &str, media_type: &str, body: &Value) -> Value {

@@ -17,6 +17,7 @@ mod a2a_rules;
 mod a2a_tasks;
 mod aimock;
 mod asked;
+mod attacked;
 mod bounds;
 mod bridge;
 mod cards;

@@ -1,16 +1,21 @@
 //! What the listener survives: what is large, slow, much, or no TLS at all.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use agentd_a2a::server::{Bounds, Events, Handler, Server};
-use agentd_a2a::tls;
+use agentd_a2a::{limit, tls};
 use agentd_base::drain::Drain;
 use agentd_identity::{SpiffeId, Svid};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body, Frame, Incoming};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -249,6 +254,51 @@ async fn a_peer_has_no_more_connections_than_its_share() {
     }
     drop(first);
     while connect(Some(&alice)).await.is_err() {}
+}
+
+/// More requests than a caller may have read at once, each of which has begun and never ends.
+#[tokio::test]
+async fn streams_that_are_opened_and_never_ended_keep_only_their_caller_waiting() {
+    let world = World::start().await;
+    let shown = svid(&world.authority, ALICE, &[]);
+    let mut open = Vec::new();
+    for _ in 0..4 {
+        let mut config = world.showing(Some(&shown));
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let stream = TokioIo::new(tls_stream(world.address, config).await.unwrap());
+        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        tokio::spawn(connection);
+        for _ in 0..limit::STREAMS {
+            let request = rpc("https://localhost/", "GetTask", json!({ "id": "x" }));
+            let answer = sender.send_request(request.map(|_| NeverEnds));
+            open.push(tokio::spawn(answer));
+        }
+        // A round trip: what was sent before has arrived.
+        sender.ready().await.unwrap();
+    }
+    let mut bob = world.as_caller(BOB).await;
+    assert_eq!(bob.call("SendMessage", message("echo hi")).await.status, 200);
+    // Each is answered in the end, by a clock or by a bound.
+    tokio::time::pause();
+    for answer in open {
+        let status = answer.await.unwrap().unwrap().status().as_u16();
+        assert!(matches!(status, 408 | 429), "{status}");
+    }
+}
+
+/// A body whose first bytes never come.
+struct NeverEnds;
+
+impl Body for NeverEnds {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Pending
+    }
 }
 
 /// Bodies that are being read, each of which may become the largest, so many that their caller has no more.
