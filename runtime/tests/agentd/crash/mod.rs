@@ -7,6 +7,7 @@ mod cancelled;
 mod gate;
 mod kept;
 mod limited;
+mod loaded;
 mod restarted;
 mod supervisor;
 mod worker;
